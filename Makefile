@@ -1,0 +1,44 @@
+# Two commands do everything on a clean machine: `make search` and `make test`.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+# Pins for repeatable runs; `pip install rephaze` itself needs only the ranges in pyproject.toml.
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
+
+.PHONY: search test lint unit bench clean
+
+search: $(VENV)/.core
+	$(BIN)/rephaze space
+
+test: lint unit
+
+lint: $(VENV)/.test
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+unit: $(VENV)/.test
+	$(BIN)/pytest -n 2 -q
+
+bench: $(VENV)/.test
+	$(BIN)/pytest benchmarks -q --benchmark-columns=min,median,max,rounds
+
+$(BIN)/python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+	  { echo "rephaze needs Python 3.11 or newer; say which one with: make PYTHON=python3.11"; exit 1; }
+	@$(PYTHON) -m venv $(VENV) || \
+	  { rm -rf $(VENV); echo "python3 -m venv failed; on Debian: apt-get install python3-venv"; exit 1; }
+
+$(VENV)/.core: $(BIN)/python pyproject.toml constraints.txt
+	@echo "Installing rephaze into $(VENV) (about a minute the first time)"
+	$(PIP) --editable .
+	@touch $@
+
+$(VENV)/.test: $(BIN)/python pyproject.toml constraints.txt
+	@echo "Installing rephaze and its test tools into $(VENV) (a few minutes the first time)"
+	$(PIP) --editable '.[test,extract,dask]'
+	@touch $@ $(VENV)/.core
+
+clean:
+	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -1,0 +1,1 @@
+"""The command line: arguments in, tables or JSON out, no logic."""

@@ -1,0 +1,62 @@
+"""The ``rephaze`` command: one application, one module a command."""
+
+from __future__ import annotations
+
+import os
+import sys
+from types import ModuleType
+from typing import Annotated
+
+import typer
+
+from rephaze.cli.output import ExitCode, stderr
+from rephaze.errors import RephazeError
+
+app = typer.Typer(
+    name="rephaze",
+    no_args_is_help=True,
+    rich_markup_mode="rich",
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    help="Find the accelerator chip, and the way to spread training over thousands of them, together.",
+)
+
+# In the order a user meets them: help lists them so.
+_COMMANDS: tuple[ModuleType, ...] = ()
+for module in _COMMANDS:
+    module.register(app)
+
+
+@app.callback()
+def root(
+    version: Annotated[
+        bool, typer.Option("--version", help="Print the version and exit.", is_eager=True)
+    ] = False,
+) -> None:
+    """Find chip and placement together."""
+    if version:
+        from importlib.metadata import version as installed_version
+
+        typer.echo(f"rephaze {installed_version('rephaze')}")
+        raise typer.Exit
+
+
+def run() -> None:
+    """Entry point: user errors are one line on stderr, never a traceback."""
+    try:
+        app()
+    except RephazeError as error:
+        stderr.print(f"[bold red]error:[/] {_escaped(str(error))}", soft_wrap=True, highlight=False)
+        sys.exit(ExitCode.ERROR)
+    except BrokenPipeError:
+        # The reader of our output went away (`| head`): not an error, but keep Python from saying so at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(ExitCode.FOUND)
+    except KeyboardInterrupt:
+        sys.exit(130)
+
+
+def _escaped(text: str) -> str:
+    from rich.markup import escape
+
+    return escape(text)

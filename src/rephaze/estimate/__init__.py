@@ -1,0 +1,1 @@
+"""Time and energy of operators on chips."""

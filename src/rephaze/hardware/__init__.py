@@ -1,0 +1,1 @@
+"""Chips, design spaces, area, energy and cost."""

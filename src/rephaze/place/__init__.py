@@ -1,0 +1,1 @@
+"""The optimal spread of a model's layers over a cluster."""

@@ -1,0 +1,1 @@
+"""Stored records to pages and pictures."""

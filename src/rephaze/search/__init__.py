@@ -1,0 +1,1 @@
+"""Chip and placement together: the only room that joins the others."""

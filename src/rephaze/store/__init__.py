@@ -1,0 +1,1 @@
+"""Records to and from the run store."""

@@ -1,0 +1,1 @@
+"""Records that cross rooms: frozen dataclasses and enums, no behaviour beyond checks."""

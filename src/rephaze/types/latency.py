@@ -1,0 +1,46 @@
+"""Operator estimates for many chips, as the scheduler takes them.
+
+Axis letters: o = operator, c = chip.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+import numpy as np
+from numpy.typing import NDArray
+
+IMPOSSIBLE_CYCLES = 2**53
+"""Marks a mode that cannot run; a sum with one in it is at least this, a thousand still fit int64."""
+
+
+class Engine(StrEnum):
+    """What an operator holds while it runs."""
+
+    TENSOR = "tensor"
+    VECTOR = "vector"
+    FUSED = "fused"
+    """A tensor core and a vector core."""
+    LINK = "link"
+    NONE = "none"
+    """Nothing: views and other operators of no duration."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class LatencyTable:
+    """Every operator of one OpGraph on every chip, on one core and on all cores of its engine.
+
+    Shares are the parts of the chip's HBM and global-buffer bandwidth the operator needs while it runs.
+    """
+
+    op_names: tuple[str, ...]
+    engines: tuple[Engine, ...]
+    one_core_cycles_oc: NDArray[np.int64]
+    all_cores_cycles_oc: NDArray[np.int64]
+    one_core_j_oc: NDArray[np.float64]
+    all_cores_j_oc: NDArray[np.float64]
+    one_core_hbm_share_oc: NDArray[np.float64]
+    all_cores_hbm_share_oc: NDArray[np.float64]
+    one_core_buffer_share_oc: NDArray[np.float64]
+    all_cores_buffer_share_oc: NDArray[np.float64]

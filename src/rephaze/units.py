@@ -1,0 +1,21 @@
+"""Factors to and from the units kept in memory: seconds, joules, bytes, square micrometres, hertz.
+
+Convert once, where a figure enters or leaves: ``clock_hz=1.05 * GHZ``, ``hbm_bytes / GIB``.
+"""
+
+KIB = 2**10
+MIB = 2**20
+GIB = 2**30
+GB = 10**9
+
+MHZ = 1e6
+GHZ = 1e9
+
+UM2_PER_MM2 = 1e6
+
+S_PER_MS = 1e-3
+S_PER_US = 1e-6
+
+J_PER_PJ = 1e-12
+
+FLOPS_PER_TFLOPS = 1e12
