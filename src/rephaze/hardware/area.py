@@ -41,7 +41,7 @@ def lane_um2() -> float:
     """One vector lane of the corrected model: arithmetic, special functions and registers."""
     registers = figure("corrected", "lane_register_words") * figure("corrected", "register_word_um2")
     units = ("fp32_unit_um2", "int32_unit_um2", "special_function_um2")
-    return sum(figure("corrected", unit) for unit in units) + registers
+    return float(sum(figure("corrected", unit) for unit in units) + registers)
 
 
 def _paper(chips: ChipTable) -> ChipArea:
@@ -63,7 +63,7 @@ def _corrected(chips: ChipTable) -> ChipArea:
     hbm_um2 = figure("corrected", "hbm_phy_um2") + figure("corrected", "hbm_controller_um2")
     return _summed(
         chips.num_macs * figure("corrected", "pe_um2"),
-        chips.num_lanes * lane_um2(),
+        chips.num_lanes * np.float64(lane_um2()),
         scratchpads * node_factor,
         buffer * node_factor,
         chips.num_hbm_stacks * hbm_um2 + figure("corrected", "network_um2"),
@@ -79,7 +79,7 @@ def _sram_node_factor() -> float:
     """CACTI's 22 nm areas to 7 nm silicon: the anchor's area over what the table gives for the anchor."""
     num_bytes = np.array([figure("corrected", "sram_anchor_bytes")])
     num_banks = buffer_banks(np.array([figure("corrected", "sram_anchor_bytes_per_cycle")]))
-    return figure("corrected", "sram_anchor_um2") / float(banked_um2(num_bytes, num_banks)[0])
+    return float(figure("corrected", "sram_anchor_um2")) / float(banked_um2(num_bytes, num_banks)[0])
 
 
 def _one(chips: ChipTable) -> NDArray[np.int64]:

@@ -113,4 +113,5 @@ def _idle_w(chips: ChipTable) -> Floats:
     from rephaze.types.chip import chip_table
 
     anchor = chip_area(chip_table([preset_chip("tpuv4")]), AreaModel.CORRECTED).total_um2_c[0]
-    return figure("corrected", "idle_anchor_w") * chip_area(chips, AreaModel.CORRECTED).total_um2_c / anchor
+    area_um2 = chip_area(chips, AreaModel.CORRECTED).total_um2_c
+    return area_um2 * (figure("corrected", "idle_anchor_w") / anchor)

@@ -94,7 +94,7 @@ def complete_chip(name: str, stated: dict[str, int | float]) -> Chip:
         template=load_template("default"),
     )
     derived = {field: getattr(by_template, field)[0].item() for field in DERIVED_FIELDS}
-    return Chip(name=name, **(derived | stated))  # type: ignore[arg-type]
+    return Chip(name=name, **(derived | stated))
 
 
 def _column(value: int | float) -> NDArray[np.int64]:

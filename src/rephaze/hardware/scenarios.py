@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from rephaze.errors import SpecError
@@ -14,7 +16,7 @@ from rephaze.hardware.constraints import parse_constraint
 from rephaze.hardware.figures import data_file
 from rephaze.hardware.presets import preset_chip
 from rephaze.hardware.template import build_chips, load_template
-from rephaze.types.checks import check_choice
+from rephaze.types.checks import check_choice, check_count
 from rephaze.types.chip import ChipTable, chip_table
 from rephaze.types.cluster import Cluster, NetworkLevel
 from rephaze.types.files import read_mapping, validate
@@ -153,17 +155,33 @@ def scenario_from_mapping(data: dict[str, Any], *, name: str, source: str) -> Sc
     """The scenario a file's contents describe; every finding names its field."""
     found = validate(ScenarioFile, data, source)
     levels = tuple(NetworkLevel(**level.model_dump()) for level in found.cluster.levels)
-    training = found.training.model_dump()
     return Scenario(
         name=name,
         title=found.title,
         space=_space(found.space),
         cluster=Cluster(num_devices=found.cluster.num_devices, levels=levels),
-        training=TrainingSettings(**{k: tuple(v) if isinstance(v, list) else v for k, v in training.items()}),
+        training=_training(found.training),
         estimate_model=found.estimate_model,
         placement_model=found.placement_model,
         all_cores_excludes=found.all_cores_excludes,
         attention=found.attention,
+    )
+
+
+def _training(found: TrainingFile) -> TrainingSettings:
+    for field in ("microbatches", "tp_degrees", "recompute"):
+        if not getattr(found, field):
+            raise SpecError(f"training.{field}", [], "must list at least one value")
+    for field in ("microbatches", "tp_degrees"):
+        for value in getattr(found, field):
+            check_count(f"training.{field}", value)
+    return TrainingSettings(
+        global_batch=found.global_batch,
+        microbatches=tuple(found.microbatches),
+        tp_degrees=tuple(found.tp_degrees),
+        recompute=tuple(found.recompute),
+        optimizer=found.optimizer,
+        precision=found.precision,
     )
 
 
@@ -197,8 +215,6 @@ def _space(found: SpaceFile) -> DesignSpace:
 
 
 def _template(found: SpaceFile) -> Template:
-    from dataclasses import replace
-
     template = load_template(found.template)
     if found.clock_hz is not None:
         template = replace(template, clock_hz=found.clock_hz)
@@ -216,10 +232,21 @@ def _limit_chip(found: SpaceFile, template: Template) -> ChipTable:
     if found.area_limit_chip is not None:
         return chip_table([preset_chip(found.area_limit_chip)])
     assert found.area_limit_design is not None
-    design = found.area_limit_design.model_dump()
-    design["global_buffer_bytes"] = design.pop("global_buffer_mib") * MIB
-    columns = {field: np.array([value], dtype=np.int64) for field, value in design.items()}
-    return build_chips(**columns, template=template)
+    design = found.area_limit_design
+
+    def column(value: int) -> NDArray[np.int64]:
+        return np.array([value], dtype=np.int64)
+
+    return build_chips(
+        num_tensor_cores=column(design.num_tensor_cores),
+        tensor_width=column(design.tensor_width),
+        tensor_depth=column(design.tensor_depth),
+        num_vector_cores=column(design.num_vector_cores),
+        vector_lanes=column(design.vector_lanes),
+        global_buffer_bytes=column(design.global_buffer_mib * MIB),
+        num_hbm_stacks=column(design.num_hbm_stacks),
+        template=template,
+    )
 
 
 def _values(given: Values) -> tuple[int, ...]:

@@ -16,7 +16,7 @@ class AreaModel(StrEnum):
     PAPER = "paper"
     """The closed form of the ICML 2024 paper's tool chain, exact."""
     CORRECTED = "corrected"
-    """7 nm throughout: floating-point MACs, real lanes and registers, banked buffers, HBM and network PHYs."""
+    """7 nm throughout: floating-point MACs, real lanes, banked buffers, HBM and network interfaces."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -53,6 +53,18 @@ class Constraint:
     """One of ``<=``, ``<``, ``>=``, ``>``, ``==``."""
 
 
+_LISTED_FIELDS = (
+    "num_tensor_cores",
+    "tensor_width",
+    "tensor_depth",
+    "num_vector_cores",
+    "vector_lanes",
+    "global_buffer_bytes",
+    "num_hbm_stacks",
+    "hbm_bytes_options",
+)
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class DesignSpace:
     """All combinations of the listed values that keep to the limits."""
@@ -76,8 +88,7 @@ class DesignSpace:
     constraints: tuple[Constraint, ...] = ()
 
     def __post_init__(self) -> None:
-        for field in ("num_tensor_cores", "tensor_width", "tensor_depth", "num_vector_cores",
-                      "vector_lanes", "global_buffer_bytes", "num_hbm_stacks", "hbm_bytes_options"):  # fmt: skip
+        for field in _LISTED_FIELDS:
             values = getattr(self, field)
             if values is None or (field == "hbm_bytes_options" and not values):
                 continue
