@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from rich import box
 from rich.table import Table
 
 from rephaze.cli.output import JsonOption, print_json, stdout
@@ -50,24 +51,25 @@ def _list(presets: list[Preset], json_output: bool) -> None:
         for preset in presets:
             print_json(_preset_record(preset))
         return
+    caption = "rephaze chips NAME shows every source"
     table = Table(
-        title="Known chips", caption="blank: no source found; rephaze chips NAME shows every source"
+        title="Known chips", box=box.SIMPLE_HEAD, caption=caption, padding=(0, 1, 0, 0), pad_edge=False
     )
-    for heading in (
-        "name",
-        "chip",
+    table.add_column("name", style="bold", no_wrap=True)
+    headings = (
         "tensor cores",
-        "lanes",
-        "clock",
-        "peak bf16",
-        "buffer",
-        "HBM",
-        "HBM bandwidth",
-        "die",
-    ):
-        table.add_column(heading, justify="left" if heading in ("name", "chip") else "right")
+        "vector",
+        "GHz",
+        "TFLOP/s",
+        "buffer\nMiB",
+        "HBM\nGiB",
+        "HBM\nGB/s",
+        "die\nmm²",
+    )
+    for heading in headings:
+        table.add_column(heading, justify="right", no_wrap=True)
     for preset in presets:
-        table.add_row(f"[bold]{preset.name}[/]", preset.title, *_list_cells(preset))
+        table.add_row(preset.name, *_list_cells(preset))
     stdout.print(table)
 
 
@@ -76,21 +78,21 @@ def _list_cells(preset: Preset) -> list[str]:
         figure = preset.figures.get(field)
         return None if figure is None else figure.value
 
-    def scaled(field: str, factor: float, unit: str) -> str:
+    def scaled(field: str, unit: float) -> str:
         found = value(field)
-        return BLANK if found is None else f"{found / factor:,.4g} {unit}"
+        return BLANK if found is None else f"{found / unit:,.4g}"
 
     cores = value("num_tensor_cores"), value("tensor_width"), value("tensor_depth")
     lanes = value("num_vector_cores"), value("vector_lanes")
     return [
-        BLANK if None in cores else f"{cores[0]} x {cores[1]} x {cores[2]}",
+        BLANK if None in cores else f"{cores[0]} x {cores[1]}x{cores[2]}",
         BLANK if None in lanes else f"{lanes[0]} x {lanes[1]}",
-        scaled("clock_hz", GHZ, "GHz"),
-        scaled("peak_flops_per_s", FLOPS_PER_TFLOPS, "TFLOP/s"),
-        scaled("global_buffer_bytes", MIB, "MiB"),
-        scaled("hbm_bytes", GIB, "GiB"),
-        scaled("hbm_bytes_per_s", GB, "GB/s"),
-        scaled("die_um2", UM2_PER_MM2, "mm²"),
+        scaled("clock_hz", GHZ),
+        scaled("peak_flops_per_s", FLOPS_PER_TFLOPS),
+        scaled("global_buffer_bytes", MIB),
+        scaled("hbm_bytes", GIB),
+        scaled("hbm_bytes_per_s", GB),
+        scaled("die_um2", UM2_PER_MM2),
     ]
 
 
@@ -100,9 +102,8 @@ def _show_preset(preset: Preset, json_output: bool) -> None:
         return
     from rich.markup import escape
 
-    table = Table(
-        title=preset.title, caption="grades: A vendor, B secondary, C recalled, D derived, P placeholder"
-    )
+    grades = "grades: A vendor, B secondary, C recalled, D derived, P placeholder"
+    table = Table(title=preset.title, caption=grades, box=box.SIMPLE_HEAD)
     for heading in ("field", "value", "grade", "source", "note"):
         table.add_column(heading, overflow="fold", justify="right" if heading == "value" else "left")
     for field, figure in preset.figures.items():

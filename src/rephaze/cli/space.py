@@ -68,22 +68,20 @@ def _print(scenario: Scenario, census: DesignCensus) -> None:
     table = Table(show_header=False, box=None, pad_edge=False)
     table.add_column(justify="right")
     table.add_column()
+    model = scenario.space.area_model
     table.add_row(f"{census.num_grid_points:,}", "grid points")
-    table.add_row(
-        f"-{census.num_above_area_limit:,}",
-        f"above the area limit of {limit_mm2:,.2f} mm² ({scenario.space.area_model} model)",
-    )
-    table.add_row(
-        f"-{census.num_below_area_floor:,}",
-        f"below the area floor of {floor_mm2:,.2f} mm² (kept if a single tensor or vector core)",
-    )
-    if census.num_above_power_limit:
-        table.add_row(
-            f"-{census.num_above_power_limit:,}", f"above {scenario.space.power_limit_w:,.0f} W at full use"
-        )
-    if census.num_against_constraints:
-        rules = "; ".join(rule.text for rule in scenario.space.constraints)
-        table.add_row(f"-{census.num_against_constraints:,}", f"against {rules}")
+    removed = [
+        (census.num_above_area_limit, f"above the area limit of {limit_mm2:,.2f} mm² ({model} model)"),
+        (census.num_below_area_floor, f"below the floor of {floor_mm2:,.2f} mm² (single-core chips stay)"),
+        (census.num_above_power_limit, f"above {scenario.space.power_limit_w:,.0f} W at full use"),
+        (
+            census.num_against_constraints,
+            "; ".join(f"not {rule.text}" for rule in scenario.space.constraints),
+        ),
+    ]
+    for count, reason in removed:
+        if count:
+            table.add_row(f"-{count:,}", reason)
     table.add_row(f"[bold]{census.num_designs:,}[/]", "[bold]designs[/]")
     stdout.print(table, highlight=False)
     if census.num_designs:
@@ -100,5 +98,5 @@ def _histogram(area_mm2: NDArray[np.float64]) -> Table:
     table.add_column("designs", justify="right")
     for count, low, high in zip(counts, edges[:-1], edges[1:], strict=True):
         bar = "█" * round(BAR_CELLS * count / counts.max())
-        table.add_row(f"{low:,.0f}–{high:,.0f}", f"[cyan]{bar}[/]", f"{count:,}")
+        table.add_row(f"{low:,.0f} - {high:,.0f}", f"[cyan]{bar}[/]", f"{count:,}")
     return table

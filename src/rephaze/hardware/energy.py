@@ -12,8 +12,9 @@ from numpy.typing import NDArray
 
 from rephaze.hardware.area import chip_area
 from rephaze.hardware.figures import data_file, figure
+from rephaze.hardware.presets import preset_chip
 from rephaze.hardware.sram import sram_read_pj
-from rephaze.types.chip import ChipTable
+from rephaze.types.chip import ChipTable, chip_table
 from rephaze.types.energy import AccessEnergy
 from rephaze.types.space import AreaModel
 from rephaze.units import J_PER_PJ, MIB
@@ -109,9 +110,6 @@ def _corrected(chips: ChipTable) -> AccessEnergy:
 
 def _idle_w(chips: ChipTable) -> Floats:
     """TPUv4's least measured power, scaled by area."""
-    from rephaze.hardware.presets import preset_chip
-    from rephaze.types.chip import chip_table
-
-    anchor = chip_area(chip_table([preset_chip("tpuv4")]), AreaModel.CORRECTED).total_um2_c[0]
+    anchor_um2 = chip_area(chip_table([preset_chip("tpuv4")]), AreaModel.CORRECTED).total_um2_c[0]
     area_um2 = chip_area(chips, AreaModel.CORRECTED).total_um2_c
-    return area_um2 * (figure("corrected", "idle_anchor_w") / anchor)
+    return area_um2 * np.float64(float(figure("corrected", "idle_anchor_w")) / float(anchor_um2))
