@@ -52,9 +52,7 @@ def _list(presets: list[Preset], json_output: bool) -> None:
             print_json(_preset_record(preset))
         return
     caption = "rephaze chips NAME shows every source"
-    table = Table(
-        title="Known chips", box=box.SIMPLE_HEAD, caption=caption, padding=(0, 1, 0, 0), pad_edge=False
-    )
+    table = _table("Known chips", caption)
     table.add_column("name", style="bold", no_wrap=True)
     headings = (
         "tensor cores",
@@ -71,6 +69,10 @@ def _list(presets: list[Preset], json_output: bool) -> None:
     for preset in presets:
         table.add_row(preset.name, *_list_cells(preset))
     stdout.print(table)
+
+
+def _table(title: str, caption: str) -> Table:
+    return Table(title=title, caption=caption, box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
 
 
 def _list_cells(preset: Preset) -> list[str]:
@@ -103,14 +105,16 @@ def _show_preset(preset: Preset, json_output: bool) -> None:
     from rich.markup import escape
 
     grades = "grades: A vendor, B secondary, C recalled, D derived, P placeholder"
-    table = Table(title=preset.title, caption=grades, box=box.SIMPLE_HEAD)
-    for heading in ("field", "value", "grade", "source", "note"):
-        table.add_column(heading, overflow="fold", justify="right" if heading == "value" else "left")
+    table = _table(preset.title, grades)
+    table.add_column("field", no_wrap=True)
+    table.add_column("value", justify="right", no_wrap=True)
+    table.add_column("source", overflow="fold")
     for field, figure in preset.figures.items():
-        shown = figure.value if isinstance(figure.value, str) else f"{figure.value:,.10g}"
-        table.add_row(field, shown, figure.grade, escape(figure.source), escape(figure.note))
+        shown = figure.value if isinstance(figure.value, str) else f"{figure.value:,.6g}"
+        note = f" [dim]{escape(figure.note)}[/]" if figure.note else ""
+        table.add_row(field, shown, f"[bold]{figure.grade}[/] {escape(figure.source)}{note}")
     for field in preset.blanks:
-        table.add_row(field, BLANK, "", "[yellow]not found: using it is an error[/]", "")
+        table.add_row(field, BLANK, "[yellow]not found: using it is an error[/]")
     stdout.print(table)
     if not preset.blanks:
         from rephaze.hardware.presets import preset_chip

@@ -46,7 +46,7 @@ def chip_cost(area_um2_c: Floats, hbm_bytes_c: NDArray[np.int64], node_nm: float
     pitch_mm2 = (np.sqrt(area_mm2) + wafer["scribe_mm"]) ** 2
     radius_mm = wafer["diameter_mm"] / 2 - wafer["edge_mm"]
     dies = math.pi * radius_mm**2 / pitch_mm2 - math.pi * 2 * radius_mm / np.sqrt(2 * pitch_mm2)
-    dies = np.maximum(0.0, np.floor(dies))
+    dies = np.maximum(0.0, dies)  # an estimate, left fractional so that cost is smooth in area
     alpha = wafer["cluster_alpha"]
     good = (1 + defects_per_cm2 * area_mm2 / MM2_PER_CM2 / alpha) ** -alpha
     with np.errstate(divide="ignore"):
