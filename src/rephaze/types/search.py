@@ -113,7 +113,7 @@ class Certificate:
     """Designs each bound removed, cheapest bound first."""
     num_infeasible: int
     num_within: dict[str, tuple[int, int]]
-    """Designs within 0.1, 1 and 5 % of the best: at least, at most (the latter counts unsolved ones by bound)."""
+    """Designs within 0.1, 1 and 5 % of the best: at least, at most (unsolved ones count by bound)."""
     binding: str
     """What holds the winner back: area, power, or which field of the space is at its end."""
 
