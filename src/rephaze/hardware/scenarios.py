@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from copy import deepcopy
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -144,11 +145,17 @@ SCENARIOS = ("default", "paper")
 def load_scenario(name_or_path: str) -> Scenario:
     """The scenario of this name, or in a ``.toml`` file."""
     path = Path(name_or_path)
+    name = path.stem if path.suffix == ".toml" else name_or_path
+    return scenario_from_mapping(scenario_mapping(name_or_path), name=name, source=f"{name}.toml")
+
+
+def scenario_mapping(name_or_path: str) -> dict[str, Any]:
+    """The contents of a scenario, shipped or in a ``.toml`` file, as plain data to change and read."""
+    path = Path(name_or_path)
     if path.suffix == ".toml":
-        return scenario_from_mapping(read_mapping(path), name=path.stem, source=path.name)
+        return read_mapping(path)
     check_choice("scenario", name_or_path, SCENARIOS)
-    data = _shipped(name_or_path)
-    return scenario_from_mapping(data, name=name_or_path, source=f"{name_or_path}.toml")
+    return deepcopy(data_file(f"scenarios/{name_or_path}.toml"))
 
 
 def scenario_from_mapping(data: dict[str, Any], *, name: str, source: str) -> Scenario:
@@ -183,10 +190,6 @@ def _training(found: TrainingFile) -> TrainingSettings:
         optimizer=found.optimizer,
         precision=found.precision,
     )
-
-
-def _shipped(name: str) -> dict[str, Any]:
-    return data_file(f"scenarios/{name}.toml")
 
 
 def _space(found: SpaceFile) -> DesignSpace:

@@ -99,6 +99,8 @@ class Evaluation:
     """No plan of this design does better; equals ``objective`` if exact."""
     plans: tuple[ModelPlan, ...]
     """One a model if exact and feasible, else empty."""
+    dropped_by: str = ""
+    """The bound that dropped it, if one did."""
     reason: str = ""
     """Why nothing fits, if nothing does."""
 
