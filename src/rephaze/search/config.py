@@ -49,8 +49,7 @@ def resolve_settings(
         models: Zoo names or graph files; replace the run file's.
         config: A run file.
         scenario: What to start from; replaces the run file's ``scenario``.
-        changes: Single fields by section (``space``, ``cluster``, ``training``, ``search``), applied last: what
-            the command line gives.
+        changes: Single fields by section (``space``, ``cluster``, ``training``, ``search``), applied last.
     """
     given = read_mapping(config) if config else {}
     source = config.name if config else "options"
@@ -68,21 +67,21 @@ def resolve_settings(
     wanted = dict(given.get("search", {})) | (changes or {}).get("search", {})
     if models:
         wanted["models"] = list(models)
-    section = validate(SearchSection, wanted, f"{source}: search")
-    if not section.models:
+    asked = validate(SearchSection, wanted, f"{source}: search")
+    if not asked.models:
         raise SpecError("models", [], "name at least one model", "rephaze models lists them")
-    if len(set(section.models)) != len(section.models):
-        raise SpecError("models", section.models, "names a model twice")
-    check_choice("objective", section.objective, list(Objective))
-    check_choice("aggregate", section.aggregate, list(Aggregate))
+    if len(set(asked.models)) != len(asked.models):
+        raise SpecError("models", asked.models, "names a model twice")
+    check_choice("objective", asked.objective, list(Objective))
+    check_choice("aggregate", asked.aggregate, list(Aggregate))
     settings = SearchSettings(
-        models=tuple(section.models),
-        weights=tuple(section.weights if section.weights is not None else [1.0] * len(section.models)),
+        models=tuple(asked.models),
+        weights=tuple(asked.weights if asked.weights is not None else [1.0] * len(asked.models)),
         scenario=scenario_from_mapping(data, name=Path(base).stem, source=source),
-        objective=Objective(section.objective),
-        aggregate=Aggregate(section.aggregate),
-        seed=section.seed,
-        exhaustive=section.exhaustive,
+        objective=Objective(asked.objective),
+        aggregate=Aggregate(asked.aggregate),
+        seed=asked.seed,
+        exhaustive=asked.exhaustive,
     )
     check_weights(settings)
     return settings
