@@ -106,3 +106,15 @@ def test_progress_never_claims_more_than_is_known(truth, batch_size):
         assert progress.num_evaluated + progress.num_open <= len(truth)
     bounds_seen = [progress.bound for progress in seen]
     assert bounds_seen == sorted(bounds_seen, reverse=True)
+
+
+def test_a_design_with_unproven_schedules_keeps_the_bound_open():
+    found = [
+        Evaluation(design=0, is_exact=True, objective=5.0, bound=5.0, plans=()),
+        Evaluation(design=1, is_exact=True, objective=4.0, bound=6.0, plans=()),
+    ]
+    outcome = run_best_first(
+        np.array([7.0, 7.0]), lambda designs, _: [found[d] for d in designs], tie_key=by_area, batch_size=2
+    )
+    assert outcome.incumbent == found[0]
+    assert outcome.bound == 6.0

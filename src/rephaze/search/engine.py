@@ -105,6 +105,8 @@ class _State:
         self.tie_key = tie_key
         self.incumbent: Evaluation | None = None
         self.evaluations: dict[int, Evaluation] = {}
+        self.unproven_bound = -np.inf
+        """Of designs solved, but whose schedules were not all proven: they may be this good."""
 
     @property
     def objective(self) -> float:
@@ -121,7 +123,10 @@ class _State:
     def absorb(self, solved: list[Evaluation]) -> None:
         for item in solved:
             self.evaluations[item.design] = item
-            if not item.is_exact or item.objective <= 0:
+            if not item.is_exact:
+                continue
+            self.unproven_bound = max(self.unproven_bound, item.bound)
+            if item.objective <= 0:
                 continue
             if self.incumbent is None or self._rank(item) < self._rank(self.incumbent):
                 self.incumbent = item
@@ -132,7 +137,7 @@ class _State:
     def outcome(self, *, bound: float, is_complete: bool) -> EngineOutcome:
         return EngineOutcome(
             incumbent=self.incumbent,
-            bound=max(bound, self.objective),
+            bound=max(bound, self.objective, self.unproven_bound),
             is_complete=is_complete,
             evaluations=self.evaluations,
         )
@@ -159,4 +164,4 @@ def _open_bound(
 ) -> float:
     """The best any unsolved design may still do, or the incumbent."""
     ahead = float(bounds_d[feasible[position]]) if position < len(feasible) else -np.inf
-    return max(ahead, state.objective)
+    return max(ahead, state.objective, state.unproven_bound)

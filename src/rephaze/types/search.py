@@ -96,7 +96,7 @@ class Evaluation:
     objective: float
     """The design's objective if exact, else minus infinity; minus infinity too if nothing fits."""
     bound: float
-    """No plan of this design does better; equals ``objective`` if exact."""
+    """No plan of this design does better; equals ``objective`` if exact and every schedule was proven."""
     plans: tuple[ModelPlan, ...]
     """One a model if exact and feasible, else empty."""
     dropped_by: str = ""
