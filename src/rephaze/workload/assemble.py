@@ -116,9 +116,11 @@ class Assembler:
         )
 
     def _has_tokens(self, number: int) -> bool:
-        """Whether a tensor of the batch holds a value for each token."""
-        elements = self.trace.num_elements[number]
-        return elements.per_sample > 0 and elements.per_sample % self.seq_len == 0
+        """Whether a tensor of the batch holds rows for each token."""
+        shape = self.trace.shapes[number]
+        if len(shape) >= 3 and any(size.per_sample for size in shape):
+            return Affine(self.seq_len) in shape
+        return any(size.per_sample and size.per_sample % self.seq_len == 0 for size in shape)
 
     def _inputs(self, layer: TracedLayer, number: int, forward: _PassBuilder) -> list[Tensor]:
         found = [forward.tensors[forward.position_of(t)] for t in self.crossing_inputs(number)]

@@ -79,6 +79,9 @@ def _measured(op: Op, tensors: tuple[Tensor, ...]) -> Op:
     elements = total(tensors[t].num_elements for t in op.outputs)
     if op.kind is OpKind.VIEW:
         return replace(op, num_elements=elements, input_bytes=ZERO, output_bytes=ZERO, param_bytes=0)
+    if op.collective is not None:
+        payload = op.collective.payload_bytes
+        return replace(op, num_elements=elements, input_bytes=payload, output_bytes=payload)
     reads = [tensors[t] for t in op.inputs]
     read_bytes = [_bytes_read(op, tensor) for tensor in reads]
     weights = [

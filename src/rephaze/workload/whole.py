@@ -12,12 +12,14 @@ from rephaze.types.graph import (
     LayerEdge,
     LayerType,
     ModelGraph,
+    OpKind,
     Tensor,
     TensorRole,
     TiedParameter,
 )
 from rephaze.workload.affine import AffineTrace
 from rephaze.workload.assemble import Assembler
+from rephaze.workload.operators import kind_of
 from rephaze.workload.partition import Partition, TracedLayer
 from rephaze.workload.sources import Source
 from rephaze.workload.structure import Stack
@@ -118,7 +120,8 @@ def _forward_hash(trace: AffineTrace, layer: TracedLayer) -> str:
     digest = hashlib.sha256()
     for number in layer.forward:
         op = trace.ops[number]
-        if not op.module.startswith(layer.prefix):
+        # A view that an earlier block made already is not made again: views do not tell blocks apart.
+        if not op.module.startswith(layer.prefix) or kind_of(op.target) is OpKind.VIEW:
             continue
         shapes = [trace.shapes[t] for t in (*op.inputs, *op.outputs)]
         digest.update(f"{op.target}|{op.module.removeprefix(layer.prefix)}|{shapes}".encode())
