@@ -11,7 +11,7 @@ from rephaze.workload.affine import AffineTrace, check_against, merge
 from rephaze.workload.operators import refuse_unknown
 from rephaze.workload.partition import partition
 from rephaze.workload.record import record_step
-from rephaze.workload.sources import Source, source_from_config, source_from_function
+from rephaze.workload.sources import Source, require_torch, source_from_config, source_from_function
 from rephaze.workload.structure import Stack, find_stacks, only_traced_blocks, uncut
 from rephaze.workload.whole import whole_model
 
@@ -41,8 +41,12 @@ def extract_config(
         training: With the backward pass.
     """
     _check(attention, seq_len)
-    source = source_from_config(config, name=name, seq_len=seq_len, dtype=dtype, attention=attention)
-    return extract_source(source, dtype=dtype, attention=attention, training=training)
+    require_torch()
+    from rephaze.workload.hugging_face import quiet_library
+
+    with quiet_library():
+        source = source_from_config(config, name=name, seq_len=seq_len, dtype=dtype, attention=attention)
+        return extract_source(source, dtype=dtype, attention=attention, training=training)
 
 
 def extract_function(

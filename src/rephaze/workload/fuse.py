@@ -7,9 +7,9 @@ stays on the chip. Its vector work is listed part by part: it overlaps the produ
 from __future__ import annotations
 
 from collections import defaultdict
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
-from rephaze.types.graph import Gradient, ModelGraph, Op, OpGraph, OpKind, Tensor, VectorWork
+from rephaze.types.graph import ModelGraph, Op, OpGraph, OpKind, TensorRole
 from rephaze.workload.figures import layer_type, op_graph
 
 ROW_WISE_FUNCTIONS = frozenset(
@@ -20,6 +20,9 @@ ROW_WISE_FUNCTIONS = frozenset(
 """Cost rules that look along an axis before they can write: they end a kernel rather than join one."""
 
 
+_PRODUCTS = (OpKind.GEMM, OpKind.ATTENTION)
+
+
 def fuse_graph(graph: ModelGraph) -> ModelGraph:
     """The graph with each layer's operators merged to a fixed point; memory kept for backward is unchanged."""
     if graph.is_fused:
@@ -27,8 +30,8 @@ def fuse_graph(graph: ModelGraph) -> ModelGraph:
     layers = tuple(
         layer_type(
             layer.name,
-            _fused(layer.forward),
-            _fused(layer.backward),
+            _fused(layer.forward, frozenset(tensor.name for tensor in layer.saved)),
+            _fused(layer.backward, frozenset()),
             parameters=layer.parameters,
             saved=layer.saved,
             saved_inputs=layer.saved_inputs,
@@ -43,156 +46,94 @@ def _is_elementwise(op: Op) -> bool:
     return op.kind is OpKind.VECTOR and all(work.function not in ROW_WISE_FUNCTIONS for work in op.vector)
 
 
-@dataclass(slots=True)
-class _Group:
-    """Operators that become one."""
+def _fused(graph: OpGraph, saved: frozenset[str]) -> OpGraph:
+    """Groups grown along edges with a single reader, each written as one operator.
 
-    members: list[int]
-    has_product: bool
-    is_view: bool
-
-
-def _fused(graph: OpGraph) -> OpGraph:
-    """Groups grown along edges with a single reader, each written as one operator."""
-    ops = graph.ops
+    Operators stand in topological order, so one sweep reaches the fixed point: a group only grows at its tail, and
+    everything its tail's reader reads stands before that reader.
+    """
+    maker = {t: number for number, op in enumerate(graph.ops) for t in op.outputs}
     readers: dict[int, set[int]] = defaultdict(set)
-    for number, op in enumerate(ops):
+    for number, op in enumerate(graph.ops):
         for tensor in op.inputs:
             readers[tensor].add(number)
-    group_of = list(range(len(ops)))
-    groups = {
-        number: _Group(
-            members=[number],
-            has_product=op.kind in (OpKind.GEMM, OpKind.ATTENTION),
-            is_view=op.kind is OpKind.VIEW,
-        )
-        for number, op in enumerate(ops)
-    }
-    for number, op in enumerate(ops):
-        # Operators stand in topological order, so one sweep reaches the fixed point: a group's tail only grows on.
-        source = _absorber(number, op, graph, readers, group_of, groups)
-        if source is None:
-            continue
-        target = groups[source]
-        target.members.append(number)
-        target.is_view = target.is_view and op.kind is OpKind.VIEW
-        group_of[number] = source
-        del groups[number]
-    return _rewritten(graph, readers, group_of, groups)
+    group_of: list[list[int]] = []
+    for number, op in enumerate(graph.ops):
+        group = _absorber(number, op, graph, maker, readers, group_of)
+        if group is None:
+            group_of.append([number])
+        else:
+            group.append(number)
+            group_of.append(group)
+    tails = [number for number, group in enumerate(group_of) if group[-1] == number]
+    merged = [_merged(graph, group_of[tail], readers, saved) for tail in tails]
+    return op_graph(merged, graph.tensors)
 
 
 def _absorber(
     number: int,
     op: Op,
     graph: OpGraph,
+    maker: dict[int, int],
     readers: dict[int, set[int]],
-    group_of: list[int],
-    groups: dict[int, _Group],
-) -> int | None:
-    """The group an operator joins: that of its one producer whose results only it reads."""
+    group_of: list[list[int]],
+) -> list[int] | None:
+    """The group an operator joins: one whose results only it reads, a product's before a chain's."""
     if not (op.kind is OpKind.VIEW or _is_elementwise(op)):
         return None
-    found: int | None = None
+    found: list[int] | None = None
     for tensor in op.inputs:
-        producer = _producer(graph, tensor, number)
-        if producer is None:
+        producer = maker.get(tensor)
+        if producer is None or group_of[producer][-1] != producer:
             continue
-        group = groups[group_of[producer]]
-        outside = {
-            r for t in graph.ops[group.members[-1]].outputs for r in readers[t] if group_of[r] != group_of[producer]
-        }
-        is_tail = producer == group.members[-1]
-        tail = graph.ops[group.members[-1]]
-        can_grow = group.has_product or tail.kind is OpKind.VIEW or _is_elementwise(tail)
-        first = graph.ops[group.members[0]]
-        is_chain = first.kind in (OpKind.GEMM, OpKind.ATTENTION, OpKind.VIEW, OpKind.VECTOR)
-        if is_tail and outside == {number} and can_grow and is_chain and first.gradient is op.gradient:
-            # A product is preferred to a chain: it has idle vector lanes beside it.
-            if found is None or (group.has_product and not groups[found].has_product):
-                found = group_of[producer]
-    if found is None or _would_cycle(number, op, graph, group_of, found):
-        return None
+        group = group_of[producer]
+        tail, head = graph.ops[producer], graph.ops[group[0]]
+        grows = tail.kind in _PRODUCTS or tail.kind is OpKind.VIEW or _is_elementwise(tail)
+        alone = {r for t in tail.outputs for r in readers[t]} == {number}
+        starts_well = head.kind in (*_PRODUCTS, OpKind.VIEW, OpKind.VECTOR)
+        if not (grows and alone and starts_well and tail.gradient is op.gradient):
+            continue
+        if found is None or _has_product(graph, group) > _has_product(graph, found):
+            found = group
     return found
 
 
-def _producer(graph: OpGraph, tensor: int, before: int) -> int | None:
-    for number in range(before - 1, -1, -1):
-        if tensor in graph.ops[number].outputs:
-            return number
-    return None
+def _has_product(graph: OpGraph, group: list[int]) -> bool:
+    return any(graph.ops[member].kind in _PRODUCTS for member in group)
 
 
-def _would_cycle(number: int, op: Op, graph: OpGraph, group_of: list[int], group: int) -> bool:
-    """Whether another input of the operator depends on the group it would join."""
-    seen: set[int] = set()
-    stack = [
-        p
-        for t in op.inputs
-        if (p := _producer(graph, t, number)) is not None and group_of[p] != group
-    ]
-    while stack:
-        current = stack.pop()
-        if current in seen:
-            continue
-        seen.add(current)
-        if group_of[current] == group:
-            return True
-        stack += [p for t in graph.ops[current].inputs if (p := _producer(graph, t, current)) is not None]
-        stack += [m for m in range(current) if group_of[m] == group_of[current] and m not in seen]
-    return False
+def _merged(graph: OpGraph, group: list[int], readers: dict[int, set[int]], saved: frozenset[str]) -> Op:
+    parts = [graph.ops[member] for member in group]
+    if len(parts) == 1:
+        return parts[0]
+    inside = {t for part in parts for t in part.outputs}
+    members = set(group)
+
+    def leaves(number: int) -> bool:
+        tensor = graph.tensors[number]
+        is_kept = tensor.name in saved or tensor.storage in saved
+        return is_kept or tensor.role is TensorRole.OUTPUT or not readers[number] <= members
+
+    last = parts[-1].outputs
+    outputs = tuple(t for part in parts for t in part.outputs if t in last or leaves(t))
+    real = [part for part in parts if part.kind is not OpKind.VIEW] or parts[:1]
+    lead = next((part for part in real if part.kind in _PRODUCTS), real[0])
+    return replace(
+        lead,
+        target="+".join(part.target for part in real),
+        vector=tuple(work for part in parts for work in part.vector),
+        inputs=tuple(dict.fromkeys(t for part in parts for t in part.inputs if t not in inside)),
+        outputs=_one_a_storage(graph, outputs),
+    )
 
 
-def _rewritten(
-    graph: OpGraph, readers: dict[int, set[int]], group_of: list[int], groups: dict[int, _Group]
-) -> OpGraph:
-    merged: list[tuple[int, Op]] = []
-    for key, group in groups.items():
-        parts = [graph.ops[m] for m in group.members]
-        inside = {t for part in parts for t in part.outputs}
-        inputs = tuple(dict.fromkeys(t for part in parts for t in part.inputs if t not in inside))
-        outputs = tuple(
-            t
-            for part in parts
-            for t in part.outputs
-            if _is_read_outside(graph.tensors[t], t, readers, group_of, key)
-        ) or parts[-1].outputs
-        real = [part for part in parts if part.kind is not OpKind.VIEW]
-        lead = next((p for p in real if p.kind in (OpKind.GEMM, OpKind.ATTENTION)), real[0] if real else parts[0])
-        work: tuple[VectorWork, ...] = tuple(w for part in parts for w in part.vector)
-        merged.append(
-            (
-                group.members[-1],
-                replace(
-                    lead,
-                    target="+".join(part.target for part in real) or parts[0].target,
-                    vector=work,
-                    inputs=inputs,
-                    outputs=outputs,
-                ),
-            )
-        )
-    merged.sort(key=lambda pair: pair[0])
-    return op_graph(_ordered([op for _, op in merged]), graph.tensors)
+def _one_a_storage(graph: OpGraph, outputs: tuple[int, ...]) -> tuple[int, ...]:
+    """Outputs without those that only show another's memory in a different shape, unless later operators read them.
 
-
-def _is_read_outside(
-    tensor: Tensor, number: int, readers: dict[int, set[int]], group_of: list[int], key: int
-) -> bool:
-    leaves = not readers[number] or any(group_of[r] != key for r in readers[number])
-    return leaves or tensor.role == "output"
-
-
-def _ordered(ops: list[Op]) -> list[Op]:
-    """Operators so that each comes after those whose results it reads."""
-    producer = {t: op.name for op in ops for t in op.outputs}
-    waiting = {op.name: {producer[t] for t in op.inputs if t in producer} - {op.name} for op in ops}
-    done: set[str] = set()
-    order: list[Op] = []
-    pending = list(ops)
-    while pending:
-        ready = [op for op in pending if waiting[op.name] <= done]
-        assert ready, "fusion made a cycle"
-        order += ready
-        done.update(op.name for op in ready)
-        pending = [op for op in pending if op.name not in done]
-    return order
+    The last view of a storage stands for it: it is the one read next.
+    """
+    by_storage: dict[str, int] = {}
+    for number in outputs:
+        tensor = graph.tensors[number]
+        by_storage[tensor.storage or tensor.name] = number
+    return tuple(by_storage.values())

@@ -79,6 +79,17 @@ def _eager(
     return out.transpose(1, 2).contiguous(), None
 
 
+def skip_data_checks(module: Any) -> None:
+    """Let models not look at token values to warn about padding: there are none on meta tensors."""
+    for part in module.modules():
+        if hasattr(part, "warn_if_padding_and_no_attention_mask"):
+            part.warn_if_padding_and_no_attention_mask = _no_check
+
+
+def _no_check(*_args: Any, **_kwargs: Any) -> None:
+    return None
+
+
 @contextmanager
 def quiet_library() -> Iterator[None]:
     """Silence the library's advice about training settings while the context is open."""

@@ -5,6 +5,7 @@ Recording what really runs needs no export, no patched model and no weights: met
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any
@@ -25,6 +26,12 @@ if TYPE_CHECKING:
 
 # Ask about a tensor without computing anything; never operators of the model.
 _QUERIES = frozenset({"aten.sym_size", "aten.is_same_size", "aten.detach", "aten.lift_fresh", "aten.alias"})
+# Take a tensor for its shape only: what they make depends on no data.
+_BLANKS = frozenset(
+    f"aten.{name}"
+    for name in """new_zeros new_ones new_full new_empty new_empty_strided zeros_like ones_like full_like
+    empty_like rand_like randn_like""".split()
+)
 
 
 def record_step(
@@ -63,7 +70,7 @@ def record_step(
                 raise UnsupportedError(_failure("forward", recorder.path, error)) from error
         if training:
             loss = _loss_of(output)
-            recorder.is_backward = True
+            recorder.start_backward()
             with mode:
                 try:
                     loss.backward()
@@ -123,6 +130,7 @@ class _Recorder:
         self._kept: list[Any] = []
         self._by_geometry: dict[tuple[Any, ...], int] = {}
         self._last_of_storage: dict[int, int] = {}
+        self._geometries_of_storage: dict[int, list[tuple[Any, ...]]] = defaultdict(list)
         self._module_of_sequence: dict[int, str] = {}
         self._last_sequence = 0
         self._last_module = ""
@@ -131,6 +139,11 @@ class _Recorder:
     def path(self) -> str:
         """The module that runs now."""
         return self._stack[-1] if self._stack else self._last_module
+
+    def start_backward(self) -> None:
+        """From now on operators belong to the backward pass, which begins where the forward ended."""
+        self.is_backward = True
+        self._last_sequence = self.trace.ops[-1].sequence
 
     def adopt_parameters(self, module: torch.nn.Module) -> None:
         """Make the module's parameters and buffers known by name."""
@@ -208,9 +221,11 @@ class _Recorder:
         is_view = len(inputs) == 1 and func.is_view and bool(made)
         if is_view and len(made) == 1 and _geometry(made[0]) in self._by_geometry:
             return  # the same elements in the same shape: the earlier tensor stands for it
-        origin = (
-            Origin.DATA if any(t.origin is not Origin.CONSTANT for t in source) else Origin.CONSTANT
-        )
+        depends = any(t.origin is not Origin.CONSTANT for t in source) and target not in _BLANKS
+        origin = Origin.DATA if depends else Origin.CONSTANT
+        if func._schema.is_mutable:
+            for tensor in made:
+                self._forget(tensor)
         outputs = [
             self._new_tensor(
                 tensor,
@@ -269,7 +284,27 @@ class _Recorder:
         if earlier is None:
             return self._new_tensor(tensor, Origin.CONSTANT)
         known = self.trace.tensors[earlier]
-        return self._new_tensor(tensor, known.origin, parameter=known.parameter, is_index=known.is_index)
+        number = self._new_tensor(tensor, known.origin, parameter=known.parameter, is_index=known.is_index)
+        sequence, module = self._provenance()
+        # Another look at a storage that was written in place: a view of its latest value.
+        self.trace.ops.append(
+            TracedOp(
+                target="aten.as_strided",
+                args=(Ref(earlier),),
+                inputs=(earlier,),
+                outputs=(number,),
+                module=module,
+                is_backward=self.is_backward,
+                sequence=sequence,
+            )
+        )
+        return number
+
+    def _forget(self, tensor: torch.Tensor) -> None:
+        """Drop what is known of a storage that is being written in place."""
+        storage = tensor.untyped_storage()._cdata
+        for geometry in self._geometries_of_storage.pop(storage, []):
+            self._by_geometry.pop(geometry, None)
 
     def _new_tensor(
         self, tensor: torch.Tensor, origin: Origin, parameter: str = "", is_index: bool = False
@@ -293,7 +328,9 @@ class _Recorder:
             )
         )
         self._kept.append(tensor)
-        self._by_geometry[_geometry(tensor)] = number
+        geometry = _geometry(tensor)
+        self._by_geometry[geometry] = number
+        self._geometries_of_storage[storage._cdata].append(geometry)
         self._last_of_storage[storage._cdata] = number
         return number
 

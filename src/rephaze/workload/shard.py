@@ -153,7 +153,8 @@ class _GraphBuilder:
     ops: list[Op] = field(default_factory=list)
     _now: dict[int, int] = field(default_factory=dict)
     """The tensor that later operators read in place of an original one."""
-    _gathered: dict[int, int] = field(default_factory=dict)
+    _gathered: dict[tuple[str, Affine], int] = field(default_factory=dict)
+    """Whole copies by the storage they show: a tensor and its transpose are gathered once."""
 
     def add(self, op: Op) -> None:
         """Put in an operator, what it must gather before, and what must be completed after."""
@@ -189,12 +190,13 @@ class _GraphBuilder:
         """A whole copy of an input that is divided along the sequence, made once a pass."""
         if not self.sharder.by_sequence(self.source.tensors[original]):
             return now
-        if original not in self._gathered:
-            whole = self.source.tensors[original]
+        whole = self.source.tensors[original]
+        key = (whole.storage or whole.name, whole.num_elements)
+        if key not in self._gathered:
             kind = CollectiveKind.ALL_GATHER
             result = replace(whole, name=f"{whole.name}.{kind}", storage="", role=TensorRole.LOCAL)
-            self._gathered[original] = self._collective(kind, op, now, result, whole.num_bytes)
-        return self._gathered[original]
+            self._gathered[key] = self._collective(kind, op, now, result, whole.num_bytes)
+        return self._gathered[key]
 
     def _exchange_statistics(self, op: Op) -> None:
         """The small all-reduce of a loss over a dealt-out vocabulary: row maxima and sums, or picked values."""

@@ -72,7 +72,7 @@ def source_from_config(
     require_torch()
     import torch
 
-    from rephaze.workload.hugging_face import attention_name, quiet_library
+    from rephaze.workload.hugging_face import attention_name, quiet_library, skip_data_checks
 
     with quiet_library():
         settings = _hugging_face_config(config, name)
@@ -88,6 +88,7 @@ def source_from_config(
             raise UnsupportedError(
                 f"{name}: {model_class.__name__} could not be built from this config: {_told(error)}"
             ) from error
+    skip_data_checks(module)
     length = _sequence_length(settings, seq_len, name)
     return Source(
         name=name,
