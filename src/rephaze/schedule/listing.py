@@ -10,7 +10,7 @@ from typing import Any
 import numba as nb
 import numpy as np
 
-from rephaze.schedule.relaxation import NEVER
+from rephaze.schedule.relaxation import NEVER, ceil_safely, relax
 
 
 @nb.njit(cache=True)
@@ -153,3 +153,81 @@ def improve(
             mode_i[:] = trial_mode
             start_i[:] = trial_start
     return makespan
+
+
+@nb.njit(cache=True)
+def first_schedule(task: Any, num_rounds: int, weight_im: Any, start_i: Any, mode_i: Any) -> tuple[int, int]:
+    """Fill a weight set and the best of a few list schedules; return a lower bound and the makespan.
+
+    Args:
+        task: The part (``bestfirst.Task``).
+        num_rounds: Of the relaxation.
+        weight_im: Filled.
+        start_i: Filled.
+        mode_i: Filled.
+    """
+    dur_im = task.dur_im
+    size = dur_im.shape[0]
+    longest = 0
+    for i in range(size):
+        longest = max(longest, task.tail_i[i])
+    trial_mode = np.zeros(size, dtype=np.int64)
+    trial_start = np.zeros(size, dtype=np.int64)
+    key_i = np.zeros(size)
+    bound, makespan = longest, NEVER
+    for attempt in range(8):
+        # Modes: the relaxation's choice, the faster, one core. Order: longest tail first, as given, tail of the
+        # modes chosen.
+        if attempt == 0:
+            for i in range(size):
+                trial_mode[i] = 1 if dur_im[i, 1] < dur_im[i, 0] else 0
+                key_i[i] = -task.tail_i[i]
+        elif attempt == 1:
+            relaxed = relax(
+                dur_im,
+                task.frac_imr,
+                task.exclusive,
+                task.pred_start,
+                task.pred_index,
+                num_rounds,
+                weight_im,
+                trial_mode,
+            )
+            bound = max(bound, ceil_safely(relaxed))
+        elif attempt == 2 or attempt == 5 or attempt == 7:
+            for i in range(size):
+                key_i[i] = 0.0
+            for i in range(size - 1, -1, -1):
+                key_i[i] -= dur_im[i, trial_mode[i]]
+                for e in range(task.pred_start[i], task.pred_start[i + 1]):
+                    j = task.pred_index[e]
+                    key_i[j] = min(key_i[j], key_i[i])
+        elif attempt == 3:
+            for i in range(size):
+                key_i[i] = i
+        elif attempt == 4:
+            for i in range(size):
+                trial_mode[i] = 0 if dur_im[i, 0] < NEVER else 1
+                key_i[i] = -task.tail_i[i]
+        else:
+            # Only the operators that gain most from all cores take them.
+            for i in range(size):
+                gains = dur_im[i, 1] < NEVER and 2 * dur_im[i, 1] < dur_im[i, 0]
+                trial_mode[i] = 1 if gains or dur_im[i, 0] >= NEVER else 0
+        found = place_in_order(
+            dur_im,
+            task.need_imr,
+            task.cap_r,
+            task.pred_start,
+            task.pred_index,
+            trial_mode,
+            key_i,
+            trial_start,
+        )
+        if found < makespan:
+            makespan = found
+            start_i[:] = trial_start
+            mode_i[:] = trial_mode
+        if attempt > 0 and makespan <= bound:
+            break
+    return bound, makespan

@@ -18,7 +18,7 @@ Bits = NDArray[np.uint64]
 Ints = NDArray[np.int64]
 Flags = NDArray[np.bool_]
 
-_ENGINES = tuple(Engine)
+_MAX_MATCHED = 400
 USES_TENSOR = (Engine.TENSOR, Engine.FUSED)
 USES_VECTOR = (Engine.VECTOR, Engine.FUSED)
 
@@ -55,14 +55,16 @@ class ScheduleStructure:
     engines: tuple[Engine, ...]
     order: Ints
     """Positions of the operators in a topological order."""
-    ancestors_ow: Bits
-    """Everything that precedes an operator; bits are numbered along ``order``."""
+    before_oo: Flags
+    """``before_oo[a, b]``: operator b precedes a, directly or not; both numbered along ``order``."""
     uses_tensor: Flags
     """Along ``order``, as the next two."""
     uses_vector: Flags
     uses_link: Flags
+    place: Ints
+    """Where along ``order`` each operator comes."""
     takes_time: Flags
-    """Not a view: holds some engine."""
+    """Along ``order``: not a view, holds some engine."""
     parts_of: dict[bytes, tuple[Part, ...]] = field(default_factory=dict)
     """Series parts by which operators take time, filled as asked for."""
 
@@ -99,15 +101,17 @@ def compile_structure(
     place = [0] * num_ops
     for k, o in enumerate(order):
         place[o] = k
-    ancestors = [0] * num_ops  # whole numbers as bitsets, along `order`
+    before = np.zeros((num_ops, num_ops), dtype=np.bool_)
     for k, o in enumerate(order):
         for child in children[o]:
-            ancestors[place[child]] |= ancestors[k] | (1 << k)
+            before[place[child]] |= before[k]
+            before[place[child], k] = True
     kinds = [engines[o] for o in order]
     return ScheduleStructure(
         engines=tuple(engines),
         order=np.array(order, dtype=np.int64),
-        ancestors_ow=_as_words(ancestors, num_ops),
+        place=np.array(place, dtype=np.int64),
+        before_oo=before,
         uses_tensor=np.array([kind in USES_TENSOR for kind in kinds], dtype=np.bool_),
         uses_vector=np.array([kind in USES_VECTOR for kind in kinds], dtype=np.bool_),
         uses_link=np.array([kind is Engine.LINK for kind in kinds], dtype=np.bool_),
@@ -131,8 +135,7 @@ def series_parts(structure: ScheduleStructure, takes_time: Flags) -> tuple[Part,
 
 def _cut(structure: ScheduleStructure, takes_time: Flags) -> tuple[Part, ...]:
     kept = np.flatnonzero(takes_time)
-    closure_full = _unpack(structure.ancestors_ow, structure.num_ops)
-    before = closure_full[np.ix_(kept, kept)]  # before[i, j]: j precedes i
+    before = structure.before_oo[np.ix_(kept, kept)]
     # Ordered by the number of ancestors, any prefix that wholly precedes the rest is a prefix of this order.
     by_depth = np.argsort(before.sum(axis=1), kind="stable")
     kept, before = kept[by_depth], before[np.ix_(by_depth, by_depth)]
@@ -169,7 +172,7 @@ def _part(structure: ScheduleStructure, kept: NDArray[np.intp], before: Flags) -
     ]
     return Part(
         ops=structure.order[kept],
-        ancestors_iw=_pack(before),
+        ancestors_iw=_packed(before),
         pred_start=np.cumsum([0, *map(len, preds)], dtype=np.int64),
         pred_index=np.concatenate(preds).astype(np.int64),
         family=np.array(family, dtype=np.int64),
@@ -186,10 +189,14 @@ def _part(structure: ScheduleStructure, kept: NDArray[np.intp], before: Flags) -
 def largest_antichain(before: Flags) -> int:
     """Size of the largest set with no two comparable: elements less a maximum matching (Dilworth).
 
+    For sets past a few hundred, where it never matters in practice, their size: an upper bound.
+
     Args:
         before: A transitive relation: ``before[i, j]`` if j precedes i.
     """
     size = len(before)
+    if size > _MAX_MATCHED:
+        return size
     preds = [np.flatnonzero(row).tolist() for row in before]
     matched_to = [-1] * size
 
@@ -205,22 +212,12 @@ def largest_antichain(before: Flags) -> int:
     return size - sum(augment(i, set()) for i in range(size))
 
 
-def _as_words(rows: list[int], num_bits: int) -> Bits:
-    num_words = max(1, -(-num_bits // 64))
-    raw = b"".join(row.to_bytes(8 * num_words, "little") for row in rows)
-    return np.frombuffer(raw, dtype="<u8").reshape(len(rows), num_words).astype(np.uint64)
-
-
-def _unpack(words: Bits, num_bits: int) -> Flags:
-    raw = words.astype("<u8").view(np.uint8).reshape(len(words), -1)
-    return np.unpackbits(raw, axis=1, bitorder="little")[:, :num_bits].astype(np.bool_)
-
-
-def _pack(flags: Flags) -> Bits:
-    return _as_words(
-        [int.from_bytes(np.packbits(row, bitorder="little").tobytes(), "little") for row in flags],
-        flags.shape[1],
-    )
+def _packed(flags: Flags) -> Bits:
+    num_words = max(1, -(-flags.shape[1] // 64))
+    raw = np.zeros((len(flags), 8 * num_words), dtype=np.uint8)
+    bits = np.packbits(flags, axis=1, bitorder="little")
+    raw[:, : bits.shape[1]] = bits
+    return raw.view("<u8").astype(np.uint64)
 
 
 def _cycle_error(children: list[list[int]], waiting: list[int], names: Sequence[str]) -> SpecError:
