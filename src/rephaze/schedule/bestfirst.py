@@ -460,7 +460,15 @@ def _relax_here(task: Task, nodes: Nodes, n: int, num_rounds: int) -> None:
     weight_im = np.zeros((size, 2))
     pick_i = np.zeros(size, dtype=np.int64)
     found = relax(
-        left_im, task.frac_imr, task.exclusive, task.pred_start, task.pred_index, num_rounds, weight_im, pick_i
+        left_im,
+        task.frac_imr,
+        task.exclusive,
+        task.pred_start,
+        task.pred_index,
+        num_rounds,
+        1e-7,
+        weight_im,
+        pick_i,
     )
     if now + ceil_safely(found) > nodes.fact[n, BOUND]:
         add_weights(task, nodes, weight_im)

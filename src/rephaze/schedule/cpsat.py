@@ -145,7 +145,7 @@ def _add_exclusive_rows(
     The same holds for what comes before an operator, with its ancestors only, and for what comes after it.
     """
     size = len(one)
-    before = [_members(task.ancestors_iw[i], size) for i in range(size)]
+    before = [members(task.ancestors_iw[i], size) for i in range(size)]
     after: list[list[int]] = [[] for _ in range(size)]
     followers: list[list[int]] = [[] for _ in range(size)]
     for i in range(size):
@@ -173,5 +173,6 @@ def _add_exclusive_rows(
         )
 
 
-def _members(words: NDArray[np.uint64], size: int) -> list[int]:
+def members(words: NDArray[np.uint64], size: int) -> list[int]:
+    """The numbers in a bitset."""
     return [i for i in range(size) if int(words[i >> 6]) >> (i & 63) & 1]

@@ -44,24 +44,24 @@ def solve_by_ilp(task: Task, horizon: int, time_limit_s: float, backend: str) ->
     if backend not in BACKENDS:
         raise SpecError("backend", backend, f"must be one of {', '.join(BACKENDS)}")
     model = mathopt.Model(name="layer")
-    program = _Program(model, task, horizon)
+    in_whole_numbers = backend == "cp_sat"
+    program = _Program(model, task, horizon, in_whole_numbers)
     parameters = mathopt.SolveParameters(
         time_limit=timedelta(seconds=max(time_limit_s, 0.001)),
         relative_gap_tolerance=0.0,
         absolute_gap_tolerance=0.0,
-        threads=1,
+        threads=None if backend == "highs" else 1,  # MathOpt's HiGHS takes no thread count
         random_seed=0,
     )
     try:
         result = mathopt.solve(model, getattr(mathopt.SolverType, BACKENDS[backend]), params=parameters)
-    except (ValueError, RuntimeError) as error:
+    except (ValueError, RuntimeError, AttributeError) as error:  # the last is MathOpt's own, from reporting
         reason = " ".join(str(error).split())[:120]
         raise SpecError("backend", backend, f"cannot be used here ({reason})", "try scip") from None
     dual = result.termination.objective_bounds.dual_bound
-    exact = backend == "cp_sat"
     bound = 0
     if math.isfinite(dual):
-        bound = math.ceil(dual - 1e-6 if exact else dual * (1.0 - _TOLERANCE) - 1e-6)
+        bound = math.ceil(dual - 1e-6 if in_whole_numbers else dual * (1.0 - _TOLERANCE) - 1e-6)
     if not result.has_primal_feasible_solution():
         return Solved(bound, None, None)
     return Solved(bound, *program.read(result))
@@ -70,8 +70,8 @@ def solve_by_ilp(task: Task, horizon: int, time_limit_s: float, backend: str) ->
 class _Program:
     """Variables and rows of the integer program for one part."""
 
-    def __init__(self, model: Any, task: Task, horizon: int) -> None:
-        self.model, self.task = model, task
+    def __init__(self, model: Any, task: Task, horizon: int, in_whole_numbers: bool) -> None:
+        self.model, self.task, self.in_whole_numbers = model, task, in_whole_numbers
         self.size = size = len(task.dur_im)
         possible = task.dur_im < NEVER
         self.one, self.every = np.where(possible, task.dur_im, 0).T.tolist()
@@ -129,13 +129,13 @@ class _Program:
             one + ((0 if alone else every) - one) * self.on_all[i] for i, (one, every) in enumerate(need_im)
         ]
         users = [i for i in range(self.size) if any(need_im[i])]
-        # Where needs are fine-grained bandwidth units, flows are counted in parts of the capacity.
-        scale = 1.0 if cap <= 10_000 else 1.0 / cap
+        # In floating point, fine-grained bandwidth units are better counted in parts of the capacity.
+        scale = 1 if cap <= 10_000 or self.in_whole_numbers else 1.0 / cap
         inflow: dict[int, list[Any]] = {i: [] for i in users}
         outflow: dict[int, list[Any]] = {i: [] for i in users}
         drawn = []
         for i in users:
-            source = self.model.add_variable(lb=0.0, ub=cap * scale)
+            source = self.model.add_variable(lb=0.0, ub=cap * scale, is_integer=self.in_whole_numbers)
             drawn.append(source)
             inflow[i].append(source)
             for j in users:
@@ -143,7 +143,7 @@ class _Program:
                 if ends_before is None:
                     continue
                 most = min(max(need_im[i]), max(need_im[j])) * scale
-                flow = self.model.add_variable(lb=0.0, ub=most)
+                flow = self.model.add_variable(lb=0.0, ub=most, is_integer=self.in_whole_numbers)
                 if not isinstance(ends_before, int):
                     self.model.add_linear_constraint(flow <= most * ends_before)
                 outflow[i].append(flow)

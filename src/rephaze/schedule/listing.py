@@ -190,6 +190,7 @@ def first_schedule(task: Any, num_rounds: int, weight_im: Any, start_i: Any, mod
                 task.pred_start,
                 task.pred_index,
                 num_rounds,
+                1e-7,
                 weight_im,
                 trial_mode,
             )

@@ -52,6 +52,7 @@ def relax(
     pred_start: Any,
     pred_index: Any,
     num_rounds: int,
+    tolerance: float,
     weight_im: Any,
     pick_i: Any,
 ) -> float:
@@ -68,6 +69,7 @@ def relax(
         pred_start: Immediate predecessors, as in ``Part``.
         pred_index: Likewise.
         num_rounds: Most rounds to play.
+        tolerance: Stop when the bound is within this part of what any weight set can give.
         weight_im: Filled.
         pick_i: Filled: 0 or 1.
     """
@@ -133,7 +135,7 @@ def relax(
             if load_r[r] > measure:
                 measure, which = load_r[r], r
         ceiling = min(ceiling, held + measure)
-        if best >= ceiling * (1.0 - 1e-7):
+        if best >= ceiling * (1.0 - tolerance):
             break
         step = 1.0 if k == 0 else 2.0 / (k + 3.0)
         for r in range(num_resources):

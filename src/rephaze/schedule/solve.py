@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,7 +18,7 @@ from rephaze.schedule.relaxation import NEVER
 from rephaze.schedule.shares import SHARE_UNITS, share_units
 from rephaze.schedule.structure import Part, ScheduleStructure, compile_structure, series_parts
 from rephaze.schedule.tasks import make_task
-from rephaze.types.latency import IMPOSSIBLE_CYCLES
+from rephaze.types.latency import IMPOSSIBLE_CYCLES, LatencyTable
 from rephaze.types.schedule import (
     Exclusion,
     Mode,
@@ -126,6 +127,46 @@ def schedule_layer(
             )
             solutions[k] = _solved(part, task, share_s, solver, backend, memo)
     return _joined(structure, parts, solutions, cycles_om, takes_time)
+
+
+def schedule_on_chip(
+    structure: ScheduleStructure,
+    table: LatencyTable,
+    chip: int,
+    *,
+    num_tensor_cores: int,
+    num_vector_cores: int,
+    exclusion: Exclusion = Exclusion.ENGINE,
+    time_limit_s: float = 10.0,
+    memo: ScheduleMemo | None = None,
+) -> LayerSchedule:
+    """The best schedule of a layer on one chip of a latency table.
+
+    Args:
+        structure: Of the layer's operator graph.
+        table: Its operators on many chips.
+        chip: Which column.
+        num_tensor_cores: Of that chip.
+        num_vector_cores: Of that chip.
+        exclusion: What all-cores operators exclude.
+        time_limit_s: Wall time.
+        memo: Shared among solves, or None.
+    """
+
+    def modes(one_oc: NDArray[Any], all_oc: NDArray[Any]) -> NDArray[Any]:
+        return np.stack([one_oc[:, chip], all_oc[:, chip]], axis=1)
+
+    return schedule_layer(
+        structure,
+        modes(table.one_core_cycles_oc, table.all_cores_cycles_oc),
+        num_tensor_cores=num_tensor_cores,
+        num_vector_cores=num_vector_cores,
+        exclusion=exclusion,
+        hbm_share_om=modes(table.one_core_hbm_share_oc, table.all_cores_hbm_share_oc),
+        buffer_share_om=modes(table.one_core_buffer_share_oc, table.all_cores_buffer_share_oc),
+        time_limit_s=time_limit_s,
+        memo=memo,
+    )
 
 
 def solve_problem(
