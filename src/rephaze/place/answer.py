@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
+from rephaze.place.precision import named_precision
 from rephaze.place.price import price_plan
 from rephaze.place.solver import Placer
 from rephaze.types.cluster import Cluster, NetworkLevel, flat_cluster
@@ -12,6 +13,7 @@ from rephaze.types.placement import (
     CostModel,
     LayerCost,
     LayerGraph,
+    LayerLink,
     Optimizer,
     Placement,
     PlacementProblem,
@@ -41,9 +43,7 @@ def find_placement(
     if solution.status is SolveStatus.CUTOFF:
         return Placement(status=solution.status, bound_s=solution.bound_s, reason="nothing below the cutoff")
     if solution.status is SolveStatus.INFEASIBLE:
-        return Placement(
-            status=solution.status, bound_s=math.inf, reason=explain_infeasible(problem, limits)
-        )
+        return Placement(status=solution.status, bound_s=math.inf, reason=explain_infeasible(problem, limits))
     best = price_plan(problem, placer.plan(solution))
     assert best.fits, "the solver chose a plan that does not fit"
     assert math.isclose(best.batch_s, solution.batch_s, rel_tol=PRICE_TOLERANCE), "solver and price differ"
@@ -69,7 +69,7 @@ def explain_infeasible(problem: PlacementProblem, limits: PlanLimits | None = No
         return f"microbatches: dp {limits.dp} asked for, {microbatches} microbatches in a batch"
     roomy = _solved(replace(problem, device_memory_bytes=1e300), limits)
     if roomy is None:
-        grown = _with_devices(problem, 2**30)
+        grown = _with_devices(problem, _most_useful_devices(problem))
         found = _solved(replace(grown, device_memory_bytes=1e300), limits)
         if found is None:
             return f"no plan has {_said(limits)}"
@@ -92,12 +92,10 @@ def explain_infeasible(problem: PlacementProblem, limits: PlanLimits | None = No
         f"({_size(high - problem.device_memory_bytes)} short); at that size the fullest stage is "
         f"{_layers(fullest.layers)} at tp {best.plan.tp}"
     )
-    grown = _with_devices(problem, _most_useful_devices(problem))
-    if grown is not None:
-        found = _solved(grown, limits)
-        if found is not None:
-            needed = _fewest_devices(problem, limits, found.num_devices)
-            reason += f"; or {needed} devices of this memory instead of {problem.cluster.num_devices}"
+    found = _solved(_with_devices(problem, _most_useful_devices(problem)), limits)
+    if found is not None:
+        needed = _fewest_devices(problem, limits, found.num_devices)
+        reason += f"; or {needed} devices of this memory instead of {problem.cluster.num_devices}"
     return reason
 
 
@@ -107,8 +105,6 @@ def warm_up() -> None:
         name="a", param_bytes=1.0, activation_bytes=1.0, forward_s=1.0, backward_s=1.0, is_sharded=False
     )
     graph = LayerGraph(tp=1, microbatch=1, layers=(layer, replace(layer, name="b")), links=())
-    from rephaze.place.precision import named_precision
-
     for cost_model in CostModel:
         problem = PlacementProblem(
             cost_model=cost_model,
@@ -121,8 +117,6 @@ def warm_up() -> None:
             num_microbatches=2,
         )
         find_placement(problem)
-        from rephaze.types.placement import LayerLink
-
         line = replace(graph, links=(LayerLink(src=0, dst=1, payload_bytes=1.0),))
         find_placement(replace(problem, graphs=(line,)))
 
@@ -136,9 +130,8 @@ def _solved(problem: PlacementProblem, limits: PlanLimits) -> PricedPlan | None:
 def _with_devices(problem: PlacementProblem, num_devices: int) -> PlacementProblem:
     """The same problem on more devices; the outermost level grows with them."""
     *inner, last = problem.cluster.levels
-    group = last.num_devices
-    while group < num_devices:
-        group *= 2
+    unit = inner[-1].num_devices if inner else 1
+    group = max(last.num_devices, -(-num_devices // unit) * unit)
     level = NetworkLevel(num_devices=group, bytes_per_s=last.bytes_per_s, latency_s=last.latency_s)
     return replace(problem, cluster=Cluster(num_devices=num_devices, levels=(*inner, level)))
 
@@ -147,7 +140,7 @@ def _most_useful_devices(problem: PlacementProblem) -> int:
     """Enough devices for every layer to be a stage of its own, in as many pipelines as there are microbatches."""
     widest = max(graph.tp for graph in problem.graphs) * len(problem.graphs[0].layers)
     microbatches = max(problem.microbatches_of(graph) for graph in problem.graphs)
-    return max(problem.cluster.num_devices, min(2**30, widest * microbatches))
+    return max(problem.cluster.num_devices, min(2**28, widest * microbatches))
 
 
 def _fewest_devices(problem: PlacementProblem, limits: PlanLimits, enough: int) -> int:
@@ -161,9 +154,7 @@ def _fewest_devices(problem: PlacementProblem, limits: PlanLimits, enough: int) 
 
 def _said(limits: PlanLimits) -> str:
     names = ("tp", "dp", "pp", "microbatch", "recompute")
-    return ", ".join(
-        f"{name} {getattr(limits, name)}" for name in names if getattr(limits, name) is not None
-    )
+    return ", ".join(f"{name} {getattr(limits, name)}" for name in names if getattr(limits, name) is not None)
 
 
 def _size(num_bytes: float) -> str:

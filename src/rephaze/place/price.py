@@ -43,14 +43,16 @@ def price_plan(problem: PlacementProblem, plan: Plan) -> PricedPlan:
     count = math.ceil(num_microbatches / plan.dp)
     widths = [_width(graph, stage) for stage in plan.stages]
     pipeline = sum(widths)
-    level = len(problem.cluster.levels) - 1 if is_paper else pipeline_level(problem.cluster, pipeline, plan.dp)
+    level = (
+        len(problem.cluster.levels) - 1 if is_paper else pipeline_level(problem.cluster, pipeline, plan.dp)
+    )
     bytes_per_s = min(entry.bytes_per_s for entry in problem.cluster.levels[: level + 1])
     latency_s = 0.0 if is_paper else max(entry.latency_s for entry in problem.cluster.levels[: level + 1])
     stages = []
     for position, (stage, width) in enumerate(zip(plan.stages, widths, strict=True)):
         depth = plan.pp - position
         in_flight = depth if is_paper else min(depth, count)
-        costs = _price_stage(problem, graph, stage, width, in_flight, bytes_per_s, latency_s)
+        costs = price_stage(problem, graph, stage, width, in_flight, bytes_per_s, latency_s)
         stages.append(_with_batch_terms(problem, plan, costs, pipeline, bytes_per_s, latency_s, position))
     slowest = max(stages, key=lambda stage: stage.load_s)
     loads = [stage.load_s for stage in stages]
@@ -88,7 +90,7 @@ def graph_of(problem: PlacementProblem, plan: Plan) -> LayerGraph:
     )
 
 
-def single_stage_memory(
+def stage_memory(
     problem: PlacementProblem, graph: LayerGraph, stage: PlannedStage, in_flight: int
 ) -> StageMemory:
     """What one device of a stage holds with this many microbatches in flight."""
@@ -174,7 +176,7 @@ def _effective_mode(stage: PlannedStage, in_flight: int) -> Recompute:
     return stage.recompute
 
 
-def _price_stage(
+def price_stage(
     problem: PlacementProblem,
     graph: LayerGraph,
     stage: PlannedStage,
@@ -187,7 +189,7 @@ def _price_stage(
     backward_s = sum(graph.layers[v].backward_s for v in stage.layers)
     replay_s = 0.0 if _effective_mode(stage, in_flight) is Recompute.NONE else forward_s
     passes = stage_passes(graph, stage, in_flight, bytes_per_s, latency_s)
-    memory = single_stage_memory(problem, graph, stage, in_flight)
+    memory = stage_memory(problem, graph, stage, in_flight)
     return StageCost(
         layers=tuple(graph.layers[v].name for v in stage.layers),
         num_devices=width,
@@ -217,7 +219,7 @@ def _fits(problem: PlacementProblem, graph: LayerGraph, stage: PlannedStage, in_
     first, flight = kept, kept
     if stage.recompute is Recompute.BLOCK:
         flight = _added(_input_bytes(graph, v) for v in stage.layers)
-        first = flight + single_stage_memory(problem, graph, stage, 1).replay_bytes
+        first = flight + stage_memory(problem, graph, stage, 1).replay_bytes
     elif stage.recompute is Recompute.STAGE:
         flight = _entering_bytes(problem, graph, stage.layers)
     rest = (problem.precision.resident_ratio - 2) * weights
@@ -308,9 +310,7 @@ def _check_stages(graph: LayerGraph, plan: Plan) -> None:
             if not 0 <= v < len(graph.layers):
                 raise SpecError(f"stages.{position}.layers", v, "no such layer")
             if v in stage_of:
-                raise SpecError(
-                    f"stages.{position}.layers", graph.layers[v].name, "is placed in two stages"
-                )
+                raise SpecError(f"stages.{position}.layers", graph.layers[v].name, "is placed in two stages")
             stage_of[v] = position
     missing = [layer.name for v, layer in enumerate(graph.layers) if v not in stage_of]
     if missing:

@@ -355,9 +355,7 @@ def _in_order(graph: LayerGraph, names: list[str]) -> LayerGraph:
         microbatch=graph.microbatch,
         layers=tuple(by_name[name] for name in names),
         links=tuple(
-            LayerLink(
-                src=target[own[link.src]], dst=target[own[link.dst]], payload_bytes=link.payload_bytes
-            )
+            LayerLink(src=target[own[link.src]], dst=target[own[link.dst]], payload_bytes=link.payload_bytes)
             for link in graph.links
         ),
         tied=tuple(

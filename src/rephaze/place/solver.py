@@ -81,9 +81,7 @@ class _PreparedGraph:
         low, high = 0, self.stages_most
         while low < high:
             middle = (low + high + 1) // 2
-            low, high = (
-                (middle, high) if self.fewest_devices(middle) <= num_devices else (low, middle - 1)
-            )
+            low, high = (middle, high) if self.fewest_devices(middle) <= num_devices else (low, middle - 1)
         return low
 
 
@@ -187,9 +185,7 @@ class Placer:
         best = Solution(status=SolveStatus.INFEASIBLE, batch_s=cutoff_s, bound_s=cutoff_s)
         bound_s = cutoff_s
         for _, prepared, forward, backward, total, largest in jobs:
-            search = (
-                self._search_paper if self.problem.cost_model is CostModel.PAPER else self._search_1f1b
-            )
+            search = self._search_paper if self.problem.cost_model is CostModel.PAPER else self._search_1f1b
             best, bound = search(prepared, forward, backward, total, largest, best, max_labels)
             bound_s = min(bound_s, bound)
         bound_s = min(bound_s, best.batch_s)
@@ -221,9 +217,7 @@ class Placer:
         if prepared.stages_most < (self.limits.pp or 1):
             return best, best.batch_s
         table, bytes_per_s = prepared.table, float(self.links.bytes_per_s_l[-1])
-        load_er, work_e = load_stages(
-            prepared.arrays, self.shape, table, forward, backward, bytes_per_s, 0.0
-        )
+        load_er, work_e = load_stages(prepared.arrays, self.shape, table, forward, backward, bytes_per_s, 0.0)
         limit_er = table.limit_er
         if total * 3 >= PAPER_LONGEST_LOAD_S or load_er.max(initial=0.0) >= PAPER_LONGEST_LOAD_S:
             limit_er = np.where(load_er >= PAPER_LONGEST_LOAD_S, 0, limit_er).astype(np.int32)
@@ -293,9 +287,7 @@ class Placer:
             room = min(reach, self.problem.cluster.num_devices // int(prepared.dp_c[c]))
             most = min(stages_most, prepared.most_stages(room))
             if least <= most:
-                runs.append(
-                    (prepared.count_c[c : c + 1], prepared.dp_c[c : c + 1], least, most, count)
-                )
+                runs.append((prepared.count_c[c : c + 1], prepared.dp_c[c : c + 1], least, most, count))
         return runs
 
     def plan(self, solution: Solution) -> Plan:
@@ -312,9 +304,7 @@ class Placer:
             depth = num_stages - at
             in_flight = depth if self.problem.cost_model is CostModel.PAPER else min(depth, count)
             # In order of their loads: block and stage replay the same work, stage hides more of the transfers.
-            mode = next(
-                r for r in (0, 2, 1) if table.limit_er[e, r] >= in_flight
-            )
+            mode = next(r for r in (0, 2, 1) if table.limit_er[e, r] >= in_flight)
             layers = [order[v] for v in self._layers_between(first, last)]
             stages.append(PlannedStage(layers=tuple(layers), recompute=_MODES[mode]))
         return Plan(
