@@ -16,7 +16,7 @@ from numba import njit
 from numpy.typing import NDArray
 
 from rephaze.place.arrays import Floats, Ints
-from rephaze.place.degrees import fewest_microbatches, pick_load
+from rephaze.place.degrees import fewest_microbatches, load_cuts, pick_load
 
 
 @njit(cache=True)
@@ -39,7 +39,7 @@ def least_bottleneck_plan(
     stages_most: int,
     sync_s_per_byte: float,
     total_work_s: float,
-    largest_work_s: float,
+    transfer_s: float,
     cutoff_s: float,
 ) -> tuple[float, int, NDArray[np.int64]]:
     """Time, dp and the ideals between stages of the fastest plan below ``cutoff_s`` (else cutoff, 0, empty)."""
@@ -48,39 +48,42 @@ def least_bottleneck_plan(
     fewest = fewest_microbatches(
         stages_most, num_rare_most, common_devices, rare_devices, num_devices, count_c, dp_c, False
     )
-    # No pipeline of s or more stages is faster than tail[s].
-    tail = np.full(stages_most + 2, np.inf)
-    for s in range(stages_most, 0, -1):
-        tail[s] = tail[s + 1]
-        if fewest[s] > 0:
-            slowest = max(total_work_s / s, largest_work_s)
-            tail[s] = min(tail[s], slowest * (fewest[s] + s - 1))
-
     best = cutoff_s
     best_dp = best_stages = best_rare = 0
     best_first = -1
     slowest_szk = np.empty((stages_most + 1, num_rare_most + 1, num_ideals))
     choice_szk = np.empty((stages_most + 1, num_rare_most + 1, num_ideals), dtype=np.int32)
+    first_c = np.zeros(
+        num_rare_most + 1, dtype=np.int64
+    )  # largest dp that fits, by stages of the rarer width
     lowest = full  # least ideal from which the last s - 1 stages are known
+    cut_s = np.zeros(stages_most + 1)
+    cuts_for = np.nan  # the time cut_s was made for
     slowest_szk[0] = np.inf
     slowest_szk[0, 0, full] = 0.0
     for s in range(1, stages_most + 1):
-        if fewest[s] == 0 or tail[s] >= best:
+        if not best >= 0.995 * cuts_for:  # older cuts stay valid, they only cut less
+            load_cuts(
+                best, s, stages_least, fewest, start_k, work_e, is_line, total_work_s, transfer_s, True, cut_s
+            )
+            cuts_for = best
+        if cut_s[s] == 0.0:
             break
+        for z in range(min(s, num_rare_most) + 1):
+            devices = (s - z) * common_devices + z * rare_devices
+            first_c[z] = 0
+            while first_c[z] < len(dp_c) and dp_c[first_c[z]] * devices > num_devices:
+                first_c[z] += 1
         if s >= stages_least:
             for e in range(start_k[0], start_k[1]):
                 load = pick_load(load_er, limit_er, e, s)
-                if load >= best:
+                if load >= cut_s[s]:
                     continue
                 for z in range(min(s - 1, num_rare_most - rare_e[e]) + 1):
                     slowest = max(load, slowest_szk[s - 1, z, end_e[e]])
                     if slowest >= best:
                         continue
-                    num_rare = z + rare_e[e]
-                    devices = (s - num_rare) * common_devices + num_rare * rare_devices
-                    for c in range(len(dp_c)):
-                        if dp_c[c] * devices > num_devices:
-                            continue
+                    for c in range(first_c[z + rare_e[e]], len(dp_c)):
                         pipe = slowest * (count_c[c] + s - 1)
                         if pipe >= best:
                             break
@@ -90,7 +93,7 @@ def least_bottleneck_plan(
         if s == stages_most:
             break
         # The last s stages, from every ideal; this stage is s-th from the end.
-        cut = best / (fewest[s] + s - 1)
+        cut = cut_s[s + 1]
         slowest_szk[s] = np.inf
         previous_lowest, lowest = lowest, num_ideals
         for k in range(full - 1, 0, -1):

@@ -80,3 +80,121 @@ def fewest_microbatches(
             break
         fewest[s] = count_c[c]
     return fewest
+
+
+@njit(cache=True)
+def shallowest_depth(
+    start_k: Ints, limit_er: NDArray[np.int32], fewest_s: Ints, is_line: bool, is_paper: bool
+) -> int:
+    """No pipeline of fewer stages fits in memory; past the last depth when none does.
+
+    From the end of a line, each stage reaches as far forward as fits at its position: none can get further,
+    since what fits still does without its last layers.
+    """
+    full = len(start_k) - 2
+    if not is_line:
+        return 1
+    lowest = full
+    for s in range(1, len(fewest_s)):
+        in_flight = s if is_paper else min(s, fewest_s[s])
+        for k in range(lowest):
+            # A shorter stage may take more memory: the tensors that enter it can be larger. So try them all.
+            e = start_k[k] + lowest - k - 1
+            if e < start_k[k + 1] and max(limit_er[e, 0], limit_er[e, 1], limit_er[e, 2]) >= in_flight:
+                lowest = k
+                break
+        if lowest == 0:
+            return s
+    return len(fewest_s)
+
+
+@njit(cache=True)
+def quickest_pipeline(
+    fewest_s: Ints,
+    stages_least: int,
+    total_work_s: float,
+    largest_work_s: float,
+    transfer_s: float,
+    is_paper: bool,
+) -> float:
+    """No pipeline is faster than this, whatever its depth: perfectly even stages and the fewest microbatches."""
+    least = np.inf
+    for s in range(stages_least, len(fewest_s)):
+        if fewest_s[s] > 0:
+            even = (total_work_s + 2 * (s - 1) * transfer_s) / s
+            slowest = max(even, largest_work_s)
+            filling = (s - 1) * slowest if is_paper else even * s - slowest
+            least = min(least, filling + fewest_s[s] * slowest)
+    return least
+
+
+@njit(cache=True)
+def load_cuts(
+    best_s: float,
+    first_s: int,
+    stages_least: int,
+    fewest_s: Ints,
+    start_k: Ints,
+    work_e: Floats,
+    is_line: bool,
+    total_work_s: float,
+    transfer_s: float,
+    is_paper: bool,
+    cut_s: Floats,
+) -> None:
+    """Fill ``cut_s`` from ``first_s`` on: a stage s-th from the end with a load this long is in no better plan.
+
+    For each depth S the slowest load a better plan may have follows from its time; on a line, stages filled up to
+    that load then show whether S of them can hold all layers. ``cut_s[s]`` is the greatest over the depths S >= s
+    that can, and 0 from where none does.
+
+    Args:
+        best_s: Time to beat.
+        first_s: Least s to fill.
+        stages_least: No plan is shallower.
+        fewest_s: From ``fewest_microbatches``.
+        start_k: Stages by ideal.
+        work_e: Forward and backward work of each stage.
+        is_line: Ideals are prefixes of a line.
+        total_work_s: Of all layers.
+        transfer_s: Least time of a transfer between two stages.
+        is_paper: Which cost model.
+        cut_s: Result.
+    """
+    full = len(start_k) - 2
+    cut = 0.0
+    for s in range(len(fewest_s) - 1, first_s - 1, -1):
+        if fewest_s[s] > 0 and s >= stages_least:
+            if is_paper:
+                slowest = best_s / (fewest_s[s] + s - 1)
+            else:
+                left = best_s - total_work_s - 2 * (s - 1) * transfer_s
+                slowest = left / (fewest_s[s] - 1) if fewest_s[s] > 1 else (best_s if left > 0.0 else 0.0)
+            if slowest > cut and (
+                not is_line or _stages_needed(start_k, work_e, slowest, transfer_s, full) <= s
+            ):
+                cut = slowest
+        cut_s[s] = cut
+
+
+@njit(cache=True)
+def _stages_needed(start_k: Ints, work_e: Floats, slowest_s: float, transfer_s: float, full: int) -> int:
+    """Stages of a line when each is filled until its work and transfers reach ``slowest_s``."""
+    if slowest_s == np.inf:
+        return 1
+    k = count = 0
+    while k < full:
+        inward = transfer_s if k > 0 else 0.0
+        furthest = k
+        for e in range(start_k[k], start_k[k + 1]):
+            needed = work_e[e] + inward
+            if needed >= slowest_s:
+                break
+            end = k + 1 + e - start_k[k]
+            if end == full or needed + transfer_s < slowest_s:
+                furthest = end
+        if furthest == k:
+            return full + 1
+        k = furthest
+        count += 1
+    return count

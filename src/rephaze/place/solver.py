@@ -8,13 +8,19 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
 from rephaze.place.arrays import Floats, GraphArrays, GraphShape, Ints, arrays_of, shape_of
 from rephaze.place.bottleneck import least_bottleneck_plan
-from rephaze.place.degrees import UNLIMITED, candidate_degrees
+from rephaze.place.degrees import (
+    UNLIMITED,
+    candidate_degrees,
+    fewest_microbatches,
+    quickest_pipeline,
+    shallowest_depth,
+)
 from rephaze.place.loads import load_stages
 from rephaze.place.network import links_of
 from rephaze.place.stages import MemoryRules, StageTable, tabulate_stages
@@ -35,6 +41,9 @@ PAPER_LONGEST_LOAD_S = 5e29
 """The paper's program takes a load this long as impossible."""
 
 _MODES = (Recompute.NONE, Recompute.BLOCK, Recompute.STAGE)
+
+
+_Run = tuple[Ints, Ints, int, int, int]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -67,9 +76,17 @@ class _PreparedGraph:
     rare_devices: int
     count_c: Ints
     dp_c: Ints
+    stages_least: int
+    """Asked for, or the fewest that fit in memory."""
     stages_most: int
     depth_matters: bool
     """Some stage's load or fit depends on how many microbatches are in flight."""
+    fewest_s: Ints
+    """Fewest microbatches of a pipeline by its depth."""
+    transfer_s_l: Floats
+    """Least time of a transfer between two stages, by network level."""
+    runs_l: list[list[_Run]] = field(default_factory=list)
+    """Searches of the 1f1b model, by network level."""
 
     def fewest_devices(self, num_stages: int) -> int:
         """Devices of the narrowest pipeline of so many stages."""
@@ -145,12 +162,28 @@ class Placer:
             rare_devices=rare,
             count_c=count_c,
             dp_c=dp_c,
+            stages_least=1,
             stages_most=min(len(graph.layers), limits.pp or len(graph.layers)),
+            fewest_s=np.zeros(1, dtype=np.int64),
+            transfer_s_l=self._least_transfers(graph),
             depth_matters=bool((table.limit_er[:, 0] < min(len(graph.layers), num_devices)).any()),
         )
         stages_most = prepared.most_stages(num_devices // int(dp_c[-1])) if len(dp_c) else 0
-        object.__setattr__(prepared, "stages_most", stages_most)
-        return prepared
+        fewest_s = fewest_microbatches(stages_most, num_rare, common, rare, num_devices, count_c, dp_c, False)
+        fitting = shallowest_depth(
+            table.start_k,
+            table.limit_er,
+            fewest_s,
+            self.shape.is_line,
+            problem.cost_model is CostModel.PAPER,
+        )
+        prepared = replace(
+            prepared,
+            stages_least=max(limits.pp or 1, int(fitting)),
+            stages_most=stages_most,
+            fewest_s=fewest_s,
+        )
+        return replace(prepared, runs_l=[self._runs(prepared, at) for at in range(self.links.num_levels)])
 
     def solve(
         self,
@@ -165,6 +198,7 @@ class Placer:
             cutoff_s: Plans at least this long are of no interest; cuts the search short.
             max_labels: Work limit of one refinement; past it the answer is a plan and a bound.
         """
+        is_paper = self.problem.cost_model is CostModel.PAPER
         jobs = []
         for prepared in self._graphs:
             if times is None:
@@ -176,15 +210,22 @@ class Placer:
                 )
             work = forward + backward
             total, largest = float(work.sum()), float(work.max())
-            microbatches = self.problem.microbatches_of(prepared.graph)
-            jobs.append(
-                (total * prepared.common_devices * microbatches, prepared, forward, backward, total, largest)
+            bound = quickest_pipeline(
+                prepared.fewest_s,
+                prepared.stages_least,
+                total,
+                largest,
+                float(prepared.transfer_s_l[0]),
+                is_paper,
             )
-        # The least device time first: a good plan early spares the others most of their work.
+            jobs.append((bound, prepared, forward, backward, total, largest))
+        # The most promising first: a good plan early spares the others most of their work.
         jobs.sort(key=lambda job: job[0])
         best = Solution(status=SolveStatus.INFEASIBLE, batch_s=cutoff_s, bound_s=cutoff_s)
         bound_s = cutoff_s
-        for _, prepared, forward, backward, total, largest in jobs:
+        for least, prepared, forward, backward, total, largest in jobs:
+            if least >= best.batch_s:
+                break
             search = self._search_paper if self.problem.cost_model is CostModel.PAPER else self._search_1f1b
             best, bound = search(prepared, forward, backward, total, largest, best, max_labels)
             bound_s = min(bound_s, bound)
@@ -214,7 +255,7 @@ class Placer:
         best: Solution,
         max_labels: int,  # noqa: ARG002 (the bottleneck search needs no limit)
     ) -> tuple[Solution, float]:
-        if prepared.stages_most < (self.limits.pp or 1):
+        if prepared.stages_most < prepared.stages_least:
             return best, best.batch_s
         table, bytes_per_s = prepared.table, float(self.links.bytes_per_s_l[-1])
         load_er, work_e = load_stages(prepared.arrays, self.shape, table, forward, backward, bytes_per_s, 0.0)
@@ -224,8 +265,9 @@ class Placer:
         time, dp, cuts = least_bottleneck_plan(
             table.start_k, table.end_e, self.shape.is_line, load_er, limit_er, work_e, table.param_bytes_e,
             prepared.rare_e, prepared.num_rare_most, prepared.common_devices, prepared.rare_devices,
-            self.problem.cluster.num_devices, prepared.count_c, prepared.dp_c, self.limits.pp or 1,
-            prepared.stages_most, 4.0 / bytes_per_s, total, largest, best.batch_s,
+            self.problem.cluster.num_devices, prepared.count_c, prepared.dp_c, prepared.stages_least,
+            prepared.stages_most, 4.0 / bytes_per_s, total,
+            float(prepared.transfer_s_l[-1]), best.batch_s,
         )  # fmt: skip
         return _better(best, prepared, time, dp, cuts), time
 
@@ -241,14 +283,10 @@ class Placer:
     ) -> tuple[Solution, float]:
         table, links = prepared.table, self.links
         num_devices = self.problem.cluster.num_devices
-        stages_least = self.limits.pp or 1
         bound_s = math.inf
         for level in range(links.num_levels - 1, -1, -1):
             bytes_per_s, latency_s = float(links.bytes_per_s_l[level]), float(links.latency_s_l[level])
-            is_outermost = level == links.num_levels - 1
-            reach = num_devices if is_outermost else min(num_devices, int(links.num_devices_l[level]))
-            stages_most = min(prepared.stages_most, prepared.most_stages(reach))
-            if stages_most < stages_least:
+            if not prepared.runs_l[level]:
                 continue
             load_er, work_e = load_stages(
                 prepared.arrays, self.shape, table, forward, backward, bytes_per_s, latency_s
@@ -256,12 +294,9 @@ class Placer:
             tied_s_e = (
                 table.tied_bytes_e * (self._gradient_ratio / bytes_per_s) + table.num_tied_e * latency_s
             )
-            runs = [(prepared.count_c, prepared.dp_c, stages_least, stages_most, UNLIMITED)]
-            if prepared.depth_matters:
-                runs += self._shallow_runs(prepared, stages_least, stages_most, reach)
-            for count_c, dp_c, least, most, flight_cap in runs:
+            for count_c, dp_c, least, most, flight_cap in prepared.runs_l[level]:
                 if flight_cap < UNLIMITED:
-                    # The same bound the search starts from, before the call.
+                    # The bound the search would start from, before the call.
                     if total + (flight_cap - 1) * max(total / most, largest) >= best.batch_s:
                         continue
                 time, bound, dp, cuts = least_time_plan(
@@ -270,24 +305,43 @@ class Placer:
                     prepared.rare_devices, num_devices, count_c, dp_c, least, most, flight_cap,
                     prepared.depth_matters and flight_cap == UNLIMITED, level, links.num_devices_l,
                     links.bytes_per_s_l, links.latency_s_l, self._gradient_ratio, self._step_s_per_byte,
-                    total, largest, best.batch_s, max_labels,
+                    total, float(prepared.transfer_s_l[level]), best.batch_s, max_labels,
                 )  # fmt: skip
                 bound_s = min(bound_s, bound)
                 best = _better(best, prepared, time, dp, cuts)
         return best, bound_s
 
-    def _shallow_runs(
-        self, prepared: _PreparedGraph, stages_least: int, stages_most: int, reach: int
-    ) -> list[tuple[Ints, Ints, int, int, int]]:
-        """Searches for plans with fewer microbatches than stages: memory then holds only those."""
-        runs = []
-        for c in range(len(prepared.dp_c)):
+    def _least_transfers(self, graph: LayerGraph) -> Floats:
+        """Every cut of a line crosses a link between neighbours; other graphs may have cuts that cross none."""
+        links = self.links
+        step = {pair: 0 for pair in zip(self.shape.order, self.shape.order[1:], strict=False)}
+        payloads = [link.payload_bytes for link in graph.links if (link.src, link.dst) in step]
+        least = min(payloads, default=0.0) if self.shape.is_line else 0.0
+        latency_s_l = links.latency_s_l * (self.problem.cost_model is not CostModel.PAPER)
+        return least / links.bytes_per_s_l + latency_s_l if least > 0 else np.zeros(links.num_levels)
+
+    def _runs(self, prepared: _PreparedGraph, level: int) -> list[_Run]:
+        """The searches one network level takes: (microbatches, dp, least and most stages, cap in flight).
+
+        One covers the plans with at least as many microbatches as stages. Where depth matters, those with fewer
+        have one each: memory then holds only so many.
+        """
+        num_devices, is_outermost = self.problem.cluster.num_devices, level == self.links.num_levels - 1
+        reach = num_devices if is_outermost else min(num_devices, int(self.links.num_devices_l[level]))
+        least, most = prepared.stages_least, min(prepared.stages_most, prepared.most_stages(reach))
+        if most < least:
+            return []
+        runs = [(prepared.count_c, prepared.dp_c, least, most, UNLIMITED)]
+        for c in range(len(prepared.dp_c) if prepared.depth_matters else 0):
             count = int(prepared.count_c[c])
-            least = max(stages_least, count + 1)
-            room = min(reach, self.problem.cluster.num_devices // int(prepared.dp_c[c]))
-            most = min(stages_most, prepared.most_stages(room))
-            if least <= most:
-                runs.append((prepared.count_c[c : c + 1], prepared.dp_c[c : c + 1], least, most, count))
+            if count >= most:
+                break
+            own_most = min(most, prepared.most_stages(min(reach, num_devices // int(prepared.dp_c[c]))))
+            if max(least, count + 1) <= own_most:
+                one = slice(c, c + 1)
+                runs.append(
+                    (prepared.count_c[one], prepared.dp_c[one], max(least, count + 1), own_most, count)
+                )
         return runs
 
     def plan(self, solution: Solution) -> Plan:

@@ -19,7 +19,7 @@ from numba import njit
 from numpy.typing import NDArray
 
 from rephaze.place.arrays import Floats, Ints
-from rephaze.place.degrees import fewest_microbatches, pick_load
+from rephaze.place.degrees import fewest_microbatches, load_cuts, pick_load
 
 MAX_LABELS = 4_000_000
 """Labels kept for one (stages, dp) before the search settles for a bound."""
@@ -53,7 +53,7 @@ def least_time_plan(
     gradient_ratio: float,
     step_s_per_byte: float,
     total_work_s: float,
-    largest_work_s: float,
+    transfer_s: float,
     cutoff_s: float,
     max_labels: int,
 ) -> tuple[float, float, int, NDArray[np.int64]]:
@@ -73,13 +73,6 @@ def least_time_plan(
     fewest = fewest_microbatches(
         stages_most, num_rare_most, common_devices, rare_devices, num_devices, count_c, dp_c, at_least_depth
     )
-    tail = np.full(stages_most + 2, np.inf)
-    for s in range(stages_most, 0, -1):
-        tail[s] = tail[s + 1]
-        if fewest[s] > 0:
-            slowest = max(total_work_s / s, largest_work_s)
-            tail[s] = min(tail[s], total_work_s + (fewest[s] - 1) * slowest)
-
     best = cutoff_s
     best_dp = best_stages = best_rare = 0
     shape = (stages_most + 1, num_rare_most + 1, num_ideals)
@@ -90,6 +83,8 @@ def least_time_plan(
     open_bound = np.empty(256)
     open_at = np.empty((256, 3), dtype=np.int64)
     num_open = 0
+    cut_s = np.zeros(stages_most + 1)
+    cuts_for = np.nan  # the time cut_s was made for
 
     lowest = full
     for table in (sum_szk, slow_szk, heavy_szk):
@@ -97,12 +92,25 @@ def least_time_plan(
         table[0, 0, full] = 0.0
     plan_sum_szk[0] = plan_heavy_szk[0] = 0.0
     for s in range(1, stages_most + 1):
-        if fewest[s] == 0 or tail[s] >= best:
+        if not best >= 0.995 * cuts_for:  # older cuts stay valid, they only cut less
+            load_cuts(
+                best,
+                s,
+                stages_least,
+                fewest,
+                start_k,
+                work_e,
+                is_line,
+                total_work_s,
+                transfer_s,
+                False,
+                cut_s,
+            )
+            cuts_for = best
+        cut = cut_s[s]
+        if cut == 0.0:
             break
         in_flight = min(s, flight_cap)
-        cut = best
-        if fewest[s] > 1:
-            cut = min(cut, (best - total_work_s) / (fewest[s] - 1))
         sum_szk[s] = np.inf
         slow_szk[s] = np.inf
         heavy_szk[s] = np.inf
