@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from rephaze.cli import area, chips, schedule, space
+from rephaze.cli import area, chips, evaluate, place, schedule, space
 from rephaze.cli.output import ExitCode, stderr
 from rephaze.errors import RephazeError
 
@@ -28,6 +28,8 @@ _COMMANDS: tuple[ModuleType, ...] = (
     area,
     space,
     schedule,
+    place,
+    evaluate,
 )
 for module in _COMMANDS:
     module.register(app)
