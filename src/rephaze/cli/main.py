@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from rephaze.cli import area, chips, space
+from rephaze.cli import area, chips, export, space
 from rephaze.cli.output import ExitCode, stderr
 from rephaze.errors import RephazeError
 
@@ -23,7 +23,7 @@ app = typer.Typer(
 )
 
 # In the order a user meets them: help lists them so.
-_COMMANDS: tuple[ModuleType, ...] = (chips, area, space)
+_COMMANDS: tuple[ModuleType, ...] = (chips, area, space, export)
 for module in _COMMANDS:
     module.register(app)
 
