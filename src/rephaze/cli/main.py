@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from rephaze.cli import area, chips, evaluate, place, schedule, space
+from rephaze.cli import area, chips, evaluate, export, place, schedule, space
 from rephaze.cli.output import ExitCode, stderr
 from rephaze.errors import RephazeError
 
@@ -30,6 +30,7 @@ _COMMANDS: tuple[ModuleType, ...] = (
     schedule,
     place,
     evaluate,
+    export,
 )
 for module in _COMMANDS:
     module.register(app)
