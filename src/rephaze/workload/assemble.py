@@ -38,6 +38,9 @@ class Assembler:
     _maker: dict[int, int] = field(default_factory=dict)
     """The operator that made each tensor."""
     _readers: dict[int, list[int]] = field(default_factory=lambda: defaultdict(list))
+    _root: dict[int, int] = field(default_factory=dict)
+    """For each view, the tensor it is a view of."""
+    _root_readers: dict[int, list[int]] = field(default_factory=lambda: defaultdict(list))
     _gradients: dict[int, Gradient] = field(default_factory=dict)
     _home_of_storage: dict[int, int] = field(default_factory=dict)
     """The first tensor seen of each storage."""
@@ -47,8 +50,11 @@ class Assembler:
     def __post_init__(self) -> None:
         for number, op in enumerate(self.trace.ops):
             self._maker.update((t, number) for t in op.outputs)
+            if kind_of(op.target) is OpKind.VIEW and op.inputs:
+                self._root.update((t, self._root.get(op.inputs[0], op.inputs[0])) for t in op.outputs)
             for tensor in op.inputs:
                 self._readers[tensor].append(number)
+                self._root_readers[self._root.get(tensor, tensor)].append(number)
         for number, tensor in enumerate(self.trace.tensors):
             self._home_of_storage.setdefault(tensor.storage, number)
         for number, layer in enumerate(self.partition.layers):
@@ -57,13 +63,18 @@ class Assembler:
         self._gradients = gradients_of(self.trace, self.partition)
 
     def layer_of_tensor(self, tensor: int) -> int | None:
-        """The layer that made a tensor; None for parameters, the batch and buffers."""
-        made_by = self._maker.get(tensor)
+        """The layer that made a tensor or what it is a view of; None for parameters, the batch and buffers."""
+        made_by = self._maker.get(self._root.get(tensor, tensor))
         return None if made_by is None else self.partition.layer_of_op[made_by]
 
     def readers_of(self, tensor: int) -> list[int]:
-        """Operators that read a tensor."""
+        """Operators that read a tensor in this very shape."""
         return self._readers[tensor]
+
+    def layers_reading(self, tensor: int) -> set[int]:
+        """Layers whose forward reads a tensor in any shape."""
+        readers = self._root_readers[self._root.get(tensor, tensor)]
+        return {self.partition.layer_of_op[op] for op in readers if not self.trace.ops[op].is_backward}
 
     def build(self, number: int, name: str, parameters: tuple[Tensor, ...]) -> LayerType:
         """The layer type of a traced layer."""

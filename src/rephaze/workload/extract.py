@@ -42,9 +42,9 @@ def extract_config(
     """
     _check(attention, seq_len)
     require_torch()
-    from rephaze.workload.hugging_face import quiet_library
+    from rephaze.workload.hugging_face import plain_masks, quiet_library
 
-    with quiet_library():
+    with quiet_library(), plain_masks():
         source = source_from_config(config, name=name, seq_len=seq_len, dtype=dtype, attention=attention)
         return extract_source(source, dtype=dtype, attention=attention, training=training)
 

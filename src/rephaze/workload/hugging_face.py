@@ -79,15 +79,33 @@ def _eager(
     return out.transpose(1, 2).contiguous(), None
 
 
+@contextmanager
+def plain_masks() -> Iterator[None]:
+    """Masks of the right size without looking at token values, for models that pick attention by name."""
+    from transformers.masking_utils import ALL_MASK_ATTENTION_FUNCTIONS as FUNCTIONS
+
+    FUNCTIONS["eager"], FUNCTIONS["sdpa"] = _blank_mask, _no_mask
+    try:
+        yield
+    finally:
+        del FUNCTIONS["eager"], FUNCTIONS["sdpa"]
+
+
+def _blank_mask(*_args: Any, q_length: int, kv_length: int, dtype: Any, device: Any = "meta", **_kwargs: Any) -> Any:
+    import torch
+
+    return torch.zeros((1, 1, q_length, kv_length), dtype=dtype, device=device)
+
+
+def _no_mask(*_args: Any, **_kwargs: Any) -> None:
+    return None
+
+
 def skip_data_checks(module: Any) -> None:
     """Let models not look at token values to warn about padding: there are none on meta tensors."""
     for part in module.modules():
         if hasattr(part, "warn_if_padding_and_no_attention_mask"):
-            part.warn_if_padding_and_no_attention_mask = _no_check
-
-
-def _no_check(*_args: Any, **_kwargs: Any) -> None:
-    return None
+            part.warn_if_padding_and_no_attention_mask = _no_mask
 
 
 @contextmanager

@@ -6,6 +6,9 @@ from dataclasses import dataclass, field
 
 from rephaze.types.graph import Split
 
+MAX_DEGREE = 256
+"""A group of more chips than this would spend its time in collectives."""
+
 
 @dataclass(slots=True)
 class Layout:
@@ -29,5 +32,6 @@ class Layout:
         return self.splits.get(op, (Split.NONE, 0))
 
     def legal_degrees(self) -> tuple[int, ...]:
-        """Degrees that divide all that is divided, ascending, 1 included."""
-        return tuple(d for d in range(1, self.divisor + 1) if self.divisor % d == 0) or (1,)
+        """Degrees up to ``MAX_DEGREE`` that divide all that is divided, ascending, 1 included."""
+        largest = min(self.divisor, MAX_DEGREE)
+        return tuple(d for d in range(1, largest + 1) if self.divisor % d == 0) or (1,)

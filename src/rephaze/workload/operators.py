@@ -16,7 +16,7 @@ GEMM = frozenset(
 )  # fmt: skip
 VIEW = frozenset(
     """view _unsafe_view _reshape_alias t transpose permute expand unsqueeze squeeze slice select split
-    split_with_sizes unbind as_strided unfold diagonal view_as_real view_as_complex narrow movedim real imag
+    split_with_sizes unbind as_strided as_strided_ unfold diagonal view_as_real view_as_complex narrow movedim real imag
     empty empty_like empty_strided new_empty new_empty_strided""".split()
 )
 GATHER = frozenset(
@@ -51,6 +51,7 @@ _FUNCTION_OF = {
     **dict.fromkeys("var_mean std".split(), "var"),
     **dict.fromkeys("prod histc bincount cumprod norm linalg_vector_norm".split(), "sum"),
     **dict.fromkeys("tan atan atan2 sinh cosh".split(), "sin"),
+    **dict.fromkeys("polar".split(), "cos"),
     "_softmax": "softmax",
     "_safe_softmax": "softmax",
     "_softmax_backward_data": "softmax_backward",

@@ -275,7 +275,7 @@ def _input_maker(module: Any, settings: Any, seq_len: int, dtype: Any) -> Callab
     def make(microbatch: int) -> Inputs:
         made: dict[str, Any] = {}
         if _is_image_model(module):
-            size = settings.image_size
+            size = getattr(settings, "image_size", 224)
             height, width = size if isinstance(size, list | tuple) else (size, size)
             made["pixel_values"] = torch.empty(
                 (microbatch, settings.num_channels, height, width), dtype=dtype, device="meta"

@@ -69,6 +69,8 @@ class _Pass:
         self.whole = whole
         self.state: dict[int, State] = {}
         self.layout = Layout()
+        self.now = 0
+        """The operator being visited."""
         self.maker: dict[int, int] = {}
         self.readers: dict[int, list[int]] = defaultdict(list)
         self.base_of: dict[str, int] = {}
@@ -104,6 +106,7 @@ class _Pass:
     # --- one operator -------------------------------------------------------------------------------------
 
     def _visit(self, number: int, op: TracedOp) -> None:
+        self.now = number
         name = op.target.partition(".")[2]
         kind = kind_of(op.target)
         if kind is OpKind.VIEW:
@@ -126,8 +129,8 @@ class _Pass:
             self._norm(op, name)
         elif name in ("sum", "mean", "amax", "max", "var", "var_mean") and op.args[1:2]:
             self._reduce(op, name)
-        elif name == "cat":
-            self._cat(op)
+        elif name in ("cat", "stack"):
+            self._cat(op, is_new_axis=name == "stack")
         elif name in ("slice_backward", "select_backward", "constant_pad_nd"):
             self._padded_back(op, name)
         else:
@@ -192,6 +195,9 @@ class _Pass:
             both = joined(a, b, 0)
             self.state[out] = both
             self.layout.splits[number] = (Split.BATCH, both.num_units)
+        elif a is not None and b is None and a.dim == 0 and a_rank == b_rank == 3 and self._is_broadcast(right):
+            self.state[out] = a
+            self.layout.splits[number] = (Split.BATCH, a.num_units)
         elif a is not None and b is None and a.dim == row:
             self.state[out] = replace(a, dim=out_rank - 2)
             self.layout.splits[number] = (Split.N if swapped else Split.M, a.num_units)
@@ -202,6 +208,20 @@ class _Pass:
             raise self._conflict(left, right)
         if has_bias:
             self._bias(op.args[0].tensor, out)
+
+    def _is_broadcast(self, tensor: int) -> bool:
+        """Whether a tensor repeats one head for many, so that each chip can make the part it needs."""
+        while tensor in self.maker:
+            op = self.trace.ops[self.maker[tensor]]
+            name = op.target.partition(".")[2]
+            if name == "expand":
+                source, out = self._shape(op.inputs[0]), self._shape(tensor)
+                if any(a == 1 and b > 1 for a, b in zip(source[::-1], out[::-1], strict=False)):
+                    return True
+            if kind_of(op.target) is not OpKind.VIEW and name not in ("clone", "_to_copy"):
+                return False
+            tensor = op.inputs[0]
+        return False
 
     def _expert_gradient(self, number: int, op: TracedOp, left: int, right: int) -> None:
         """The gradient of grouped weights: (k, tokens) by (tokens, n) to (experts, k, n)."""
@@ -231,9 +251,12 @@ class _Pass:
         q, k, v = (self.state.get(t) for t in (query, key, value))
         if q is None and k is None and v is None:
             return
+        astray = [t for t in (query, key, value) if isinstance(s := self.state.get(t), Shard) and s.dim != 1]
+        if astray:
+            raise self._conflict(*astray)
+        # A single key-value head stays whole: every chip's query heads read it.
         is_multi_query = self._shape(key)[1] == 1 and k is None and v is None
-        good = isinstance(q, Shard) and q.dim == 1
-        if not good or not (is_multi_query or all(isinstance(s, Shard) and s.dim == 1 for s in (k, v))):
+        if q is None or (not is_multi_query and (k is None or v is None)):
             raise self._conflict(query, key, value)
         assert isinstance(q, Shard)
         bias = op.args[first + 3]
@@ -280,13 +303,13 @@ class _Pass:
         shards = [(t, s) for t, s in zip(values, states, strict=True) if isinstance(s, Shard)]
         if shards:
             tensor, shard = shards[0]
-            is_last = shard.dim == len(self._shape(tensor)) - 1
-            if not is_last or self._shape(tensor)[-1] != self._shape(out)[-1]:
+            dim = self._gathered_dim(op, tensor, shard.dim)
+            if dim is None or self._shape(tensor)[shard.dim] != self._shape(out)[dim]:
                 raise self._conflict(*values)
             for other, state in zip(values, states, strict=True):
                 if state is PARTIAL or (state is None and not self._is_constant(other)):
                     raise self._conflict(*values)
-            self.state[out] = replace(shard, dim=len(self._shape(out)) - 1)
+            self.state[out] = replace(shard, dim=dim)
             return
         if any(state is PARTIAL for state in states):
             if all(state is PARTIAL or self._is_constant(t) for t, state in zip(values, states, strict=True)):
@@ -294,6 +317,26 @@ class _Pass:
                 return
             for tensor in values:
                 self._complete(tensor)
+
+    def _gathered_dim(self, op: TracedOp, tensor: int, dim: int) -> int | None:
+        """Where an axis that is not indexed stands after a gather or scatter; None if it cannot be told."""
+        out_rank = len(self._shape(op.outputs[0]))
+        name = op.target.partition(".")[2]
+        if name in ("index", "index_put", "index_put_", "_unsafe_index_put"):
+            indices = op.args[1]
+            used = [axis for axis, index in enumerate(indices) if isinstance(index, Ref)]
+            if len(used) == 1:
+                shift = len(self._shape(indices[used[0]].tensor)) - 1
+                # Among the values of an index_put the indexed axis is already replaced by those of the index.
+                is_target = name == "index" or tensor == op.args[0].tensor
+                if is_target and dim != used[0]:
+                    moves = name == "index" and dim > used[0]
+                    return dim + shift if moves else dim
+                if not is_target and not used[0] <= dim <= used[0] + shift:
+                    return dim - shift if dim > used[0] else dim
+            return None
+        is_last = dim == len(self._shape(tensor)) - 1
+        return out_rank - 1 if is_last else None
 
     def _row_wise(self, op: TracedOp, name: str) -> None:
         """A loss over the vocabulary: runs dealt out, with small collectives for its row sums."""
@@ -352,7 +395,7 @@ class _Pass:
         keeps = len(self._shape(out)) == rank
         self.state[out] = state if keeps else replace(state, dim=state.dim - sum(a < state.dim for a in axes))
 
-    def _cat(self, op: TracedOp) -> None:
+    def _cat(self, op: TracedOp, is_new_axis: bool) -> None:
         parts = [ref.tensor for ref in op.args[0]]
         axis = (int(op.args[1]) if len(op.args) > 1 else 0) % len(self._shape(op.outputs[0]))
         states = [self.state.get(t) for t in parts]
@@ -364,6 +407,9 @@ class _Pass:
             result = shards[0]
             for shard in shards[1:]:
                 result = joined(result, shard, result.dim)
+            if is_new_axis:
+                self.state[out] = replace(result, dim=result.dim + (axis <= result.dim))
+                return
             is_packed = result.dim == axis
             self.state[out] = replace(result, outer=len(parts)) if is_packed else result
         elif states and all(s is PARTIAL for s in states):
@@ -435,7 +481,9 @@ class _Pass:
             return False
         others = [t for t, s in zip(tensors, states, strict=True) if s is None]
         if name in ("add", "add_", "sub"):
-            return not others
+            # Where gradients meet, one chip adds the whole one to its summand: one all-reduce for the sum of all.
+            same = all(self._shape(t) == self._shape(op.outputs[0]) for t in others)
+            return not others or (op.is_backward and same)
         if name in ("_to_copy", "copy_") and not others:
             # Completing after a widening cast would send twice the bytes.
             sizes = [self.trace.tensors[t].element_bytes for t in (*tensors, *op.outputs)]
@@ -546,10 +594,10 @@ class _Pass:
             states = self._carried(chain, shard)
             last = states[-1] if states else None
             if states and isinstance(last, Shard) and last.dim == dim:
-                was_read = any(len(self.readers[t]) > 1 for t in chain)
-                self.state.update(zip(chain, states, strict=True))
-                if was_read and self.trace.ops[self.maker[tensor]].target != "" and len(chain) > 2:
+                own = {self.maker[t] for t in chain if t in self.maker}
+                if any(reader < self.now and reader not in own for t in chain for reader in self.readers[t]):
                     raise _Restart(name, shard)
+                self.state.update(zip(chain, states, strict=True))
                 return
         raise SplitConflictError(like.blame)
 

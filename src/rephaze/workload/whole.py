@@ -238,12 +238,7 @@ def _outside_source(source: TracedLayer, stack: Stack) -> int:
 def _is_broadcast(shared: Assembler, tensor: int, source: TracedLayer) -> bool:
     """Whether several later blocks read it, as T5's do the position bias of the first."""
     layers = shared.partition.layers
-    readers = {
-        shared.partition.layer_of_op[op]
-        for op in shared.readers_of(tensor)
-        if not shared.trace.ops[op].is_backward
-    }
-    later = [r for r in readers if layers[r].stack == source.stack and layers[r].block > source.block]
+    later = [r for r in shared.layers_reading(tensor) if layers[r].stack == source.stack and layers[r].block > source.block]
     return len(later) > 1
 
 
