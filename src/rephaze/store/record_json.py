@@ -28,7 +28,7 @@ _NON_FINITE = {"inf": math.inf, "-inf": -math.inf, "nan": math.nan}
 
 
 def to_json(record: Any) -> dict[str, Json]:
-    """The record as a JSON document; ``TypeError`` if a field's type is not handled or its value another's."""
+    """The record as a JSON document; ``TypeError`` if a field's type is not handled or its value is wrong."""
     kind: Any = type(record)
     document: dict[str, Json] = _codec(kind).encode(record)
     return document
