@@ -109,9 +109,8 @@ def _bounds(run: RunReader) -> FlatTable:
     def rows() -> Iterator[tuple[Any, ...]]:
         for model in run.bounded_models():
             table = run.bounds(model)
-            removed_by = [
-                None if position == NOT_REMOVED else table.names[position] for position in table.removed_by_c
-            ]
+            names = dict(enumerate(table.names)) | {NOT_REMOVED: None}
+            removed_by = [names[position] for position in table.removed_by_c.tolist()]
             for row in zip(table.design_c.tolist(), table.bound_c.tolist(), removed_by, strict=True):
                 yield (model, *row)
 
