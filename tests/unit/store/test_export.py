@@ -145,3 +145,14 @@ def test_where_nothing_can_be_written_is_told_in_one_line(filled, folder, out, s
     with pytest.raises(FileError, match=said):
         export_table(filled, TableName.PLANS, folder / out, CSV)
     assert filled.num_evaluations() == 3
+
+
+def test_bytes_that_are_no_text_are_kept_or_told(store, tmp_path, make_evaluation):
+    name = os.fsdecode(b"model-\xff.json")
+    store.record_evaluations([make_evaluation(1, text=name)])
+    assert next(store.evaluations()).plans[0].stages[0].first_layer == name
+    export_table(store, TableName.STAGES, tmp_path / "t.csv", CSV)
+    assert b"model-\xff.json" in (tmp_path / "t.csv").read_bytes()
+    with pytest.raises(FileError, match="not valid text"):
+        export_table(store, TableName.STAGES, tmp_path / "t.parquet", PARQUET)
+    assert not (tmp_path / "t.parquet").exists()
