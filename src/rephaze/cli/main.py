@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from rephaze.cli import area, chips, export, space
+from rephaze.cli import area, chips, evaluate, export, place, schedule, space
 from rephaze.cli.output import ExitCode, stderr
 from rephaze.errors import RephazeError
 
@@ -23,7 +23,15 @@ app = typer.Typer(
 )
 
 # In the order a user meets them: help lists them so.
-_COMMANDS: tuple[ModuleType, ...] = (chips, area, space, export)
+_COMMANDS: tuple[ModuleType, ...] = (
+    chips,
+    area,
+    space,
+    schedule,
+    place,
+    evaluate,
+    export,
+)
 for module in _COMMANDS:
     module.register(app)
 
