@@ -90,9 +90,7 @@ def unrolls(dims_d: NDArray[np.int64], x_size: int, y_size: int) -> NDArray[np.i
 
 
 @njit(cache=True)
-def maximal_tiles(
-    dims_d: NDArray[np.int64], limit: float, pairwise: bool
-) -> NDArray[np.int64]:
+def maximal_tiles(dims_d: NDArray[np.int64], limit: float, pairwise: bool) -> NDArray[np.int64]:
     """Tiles dividing ``dims_d`` that fit and of which no multiple (dividing ``dims_d``) fits.
 
     Args:
@@ -312,41 +310,51 @@ def search_divisors(
     fixed_pj = (mac_pj + register_pj) * macs
     register_words = int(capacities[0])
 
-    # Level 2 for every maximal global-buffer tile, with a bound on everything else, most promising first.
-    buffer_gd = maximal_tiles(dims_d, capacities[2], False)
-    num_g = buffer_gd.shape[0]
-    ones_d = np.ones(3, dtype=np.int64)
-    far_pj_gx = np.empty((num_g, 3))
-    far_cycles_gx = np.empty((num_g, 3))
-    least_l1_pj_g = np.empty(num_g)
-    for g in range(num_g):
-        tile_d = buffer_gd[g]
-        least_l1_pj_g[g] = _least_near_pj(
-            macs, outputs, tile_d, capacities[1], scratchpad_pj, buffer_pj
-        )
-        for kept in range(3):
-            cycles, _, _, _, w, o, i = boundary_cost(
-                dims_d, tile_d, ones_d, dims_d, kept, words_per_cycle[2]
-            )
-            far_cycles_gx[g, kept] = cycles
-            far_pj_gx[g, kept] = buffer_pj * (i + w + o - outputs) + dram_pj * (i + w + 2.0 * o - outputs)
-
     # The whole problem as scratchpad tile bounds what the array can do with any tile.
     relaxed = array_front(
         dims_d, dims_d, unroll_sd, register_words, words_per_cycle[0], register_pj, scratchpad_pj,
         fixed_pj, 0.0, most_split, np.inf,
     )  # fmt: skip
     least_array_pj = relaxed[0, 0]
-    least_cycles = np.inf
-    for j in range(relaxed.shape[0]):
-        least_cycles = min(least_cycles, max(relaxed[j, 1], macs / (-relaxed[j, 2] * most_split)))
-    bound_g = np.empty(num_g)
+    least_cycles_t = np.full(split_sd.shape[0], np.inf)
+    for t in range(split_sd.shape[0]):
+        cores = float(split_sd[t, 0] * split_sd[t, 1] * split_sd[t, 2])
+        for j in range(relaxed.shape[0]):
+            least_cycles_t[t] = min(least_cycles_t[t], max(relaxed[j, 1], macs / (-relaxed[j, 2] * cores)))
+
+    # Level 2 for every maximal global-buffer tile; a bound on the rest for each of its splits over the cores.
+    buffer_gd = maximal_tiles(dims_d, capacities[2], False)
+    num_g = buffer_gd.shape[0]
+    ones_d = np.ones(3, dtype=np.int64)
+    far_pj_gx = np.empty((num_g, 3))
+    far_cycles_gx = np.empty((num_g, 3))
+    least_rest_pj = np.inf
+    branches = []
     for g in range(num_g):
-        bound_g[g] = np.inf
+        tile_g = buffer_gd[g]
         for kept in range(3):
-            energy_pj = fixed_pj + least_array_pj + least_l1_pj_g[g] + far_pj_gx[g, kept]
-            bound_g[g] = min(bound_g[g], energy_pj * max(least_cycles, far_cycles_gx[g, kept]))
-    least_rest_pj = fixed_pj + np.min(least_l1_pj_g) + np.min(far_pj_gx)
+            cycles, _, _, _, w, o, i = boundary_cost(dims_d, tile_g, ones_d, dims_d, kept, words_per_cycle[2])
+            far_cycles_gx[g, kept] = cycles
+            far_pj_gx[g, kept] = buffer_pj * (i + w + o - outputs) + dram_pj * (i + w + 2.0 * o - outputs)
+        for t in range(split_sd.shape[0]):
+            split_d = split_sd[t]
+            if tile_g[0] % split_d[0] or tile_g[1] % split_d[1] or tile_g[2] % split_d[2]:
+                continue
+            bound = np.inf
+            for kept_1 in range(3):
+                near_pj, near_cycles = _least_near(
+                    macs, outputs, tile_g, split_d, kept_1, capacities[1], words_per_cycle[1],
+                    scratchpad_pj, buffer_pj,
+                )  # fmt: skip
+                near_cycles = max(near_cycles, least_cycles_t[t])
+                for kept_2 in range(3):
+                    rest_pj = fixed_pj + near_pj + far_pj_gx[g, kept_2]
+                    least_rest_pj = min(least_rest_pj, rest_pj)
+                    bound = min(
+                        bound, (rest_pj + least_array_pj) * max(near_cycles, far_cycles_gx[g, kept_2])
+                    )
+            branches.append((bound, g, t))
+    branches.sort()
     least_far_cycles = np.min(far_cycles_gx)
 
     n_i = divisors_of(dims_d[0])
@@ -355,90 +363,101 @@ def search_divisors(
     front_at = np.full((len(n_i), len(c_i), len(k_i)), -1, dtype=np.int64)
     fronts = [relaxed]
     inner_d = np.empty(3, dtype=np.int64)
-    for g in np.argsort(bound_g):
-        if bound_g[g] >= best_edp:
+    for bound, g, t in branches:
+        if bound >= best_edp:
             break
         tile_g = buffer_gd[g]
-        for t in range(split_sd.shape[0]):
-            split_d = split_sd[t]
-            if tile_g[0] % split_d[0] or tile_g[1] % split_d[1] or tile_g[2] % split_d[2]:
-                continue
-            cores = float(split_d[0] * split_d[1] * split_d[2])
-            least_here = np.inf
-            for j in range(relaxed.shape[0]):
-                near = max(relaxed[j, 1], macs / (-relaxed[j, 2] * cores))
-                for kept in range(3):
-                    energy_pj = fixed_pj + relaxed[j, 0] + least_l1_pj_g[g] + far_pj_gx[g, kept]
-                    least_here = min(least_here, energy_pj * max(near, far_cycles_gx[g, kept]))
-            if least_here >= best_edp:
-                continue
-            inner_d[:] = tile_g // split_d
-            scratchpad_ld = maximal_tiles(inner_d, capacities[1], True)
-            for x in range(scratchpad_ld.shape[0]):
-                tile_l = scratchpad_ld[x]
-                at_n = np.searchsorted(n_i, tile_l[0])
-                at_c = np.searchsorted(c_i, tile_l[1])
-                at_k = np.searchsorted(k_i, tile_l[2])
-                for kept_1 in range(3):
-                    cycles_1, a_w, a_o, a_i, b_w, b_o, b_i = boundary_cost(
-                        dims_d, tile_l, split_d, tile_g, kept_1, words_per_cycle[1]
-                    )
-                    pj_1 = scratchpad_pj * (a_i + a_w + a_o - outputs) + buffer_pj * (
-                        b_i + b_w + 2.0 * b_o - outputs
-                    )
-                    for kept_2 in range(3):
-                        rest_pj = fixed_pj + pj_1 + far_pj_gx[g, kept_2]
-                        rest_cycles = max(cycles_1, far_cycles_gx[g, kept_2])
-                        if (rest_pj + least_array_pj) * max(rest_cycles, least_cycles) >= best_edp:
-                            continue
-                        if front_at[at_n, at_c, at_k] < 0:
-                            front_at[at_n, at_c, at_k] = len(fronts)
-                            fronts.append(
-                                array_front(
-                                    dims_d, tile_l, unroll_sd, register_words, words_per_cycle[0], register_pj,
-                                    scratchpad_pj, least_rest_pj, least_far_cycles, most_split, best_edp,
-                                )  # fmt: skip
-                            )
-                        front = fronts[front_at[at_n, at_c, at_k]]
-                        for j in range(front.shape[0]):
-                            energy_pj = rest_pj + front[j, 0]
-                            if energy_pj * rest_cycles >= best_edp:
-                                break
-                            cycles = max(rest_cycles, front[j, 1], macs / (-front[j, 2] * cores))
-                            if energy_pj * cycles < best_edp:
-                                best_edp = energy_pj * cycles
-                                best_cycles = cycles
-                                best_pj = energy_pj
-                                kept_0 = int(front[j, 4])
-                                unroll_d = unroll_sd[int(front[j, 3])]
-                                best_tiles[0, :] = 1
-                                best_tiles[0, 1 if kept_0 == 0 else 0] = int(front[j, 5])
-                                best_tiles[0, 1 if kept_0 == 2 else 2] = int(front[j, 6])
-                                best_tiles[1, :] = best_tiles[0] * unroll_d
-                                best_tiles[2, :] = tile_l
-                                best_tiles[3, :] = tile_l * split_d
-                                best_tiles[4, :] = tile_g
-                                best_kept[0] = kept_0
-                                best_kept[1] = kept_1
-                                best_kept[2] = kept_2
+        split_d = split_sd[t]
+        cores = float(split_d[0] * split_d[1] * split_d[2])
+        least_cycles = least_cycles_t[t]
+        inner_d[:] = tile_g // split_d
+        scratchpad_ld = maximal_tiles(inner_d, capacities[1], True)
+        for x in range(scratchpad_ld.shape[0]):
+            tile_l = scratchpad_ld[x]
+            at_n = np.searchsorted(n_i, tile_l[0])
+            at_c = np.searchsorted(c_i, tile_l[1])
+            at_k = np.searchsorted(k_i, tile_l[2])
+            for kept_1 in range(3):
+                cycles_1, a_w, a_o, a_i, b_w, b_o, b_i = boundary_cost(
+                    dims_d, tile_l, split_d, tile_g, kept_1, words_per_cycle[1]
+                )
+                pj_1 = scratchpad_pj * (a_i + a_w + a_o - outputs) + buffer_pj * (
+                    b_i + b_w + 2.0 * b_o - outputs
+                )
+                for kept_2 in range(3):
+                    rest_pj = fixed_pj + pj_1 + far_pj_gx[g, kept_2]
+                    rest_cycles = max(cycles_1, far_cycles_gx[g, kept_2])
+                    if (rest_pj + least_array_pj) * max(rest_cycles, least_cycles) >= best_edp:
+                        continue
+                    if front_at[at_n, at_c, at_k] < 0:
+                        front_at[at_n, at_c, at_k] = len(fronts)
+                        fronts.append(
+                            array_front(
+                                dims_d,
+                                tile_l,
+                                unroll_sd,
+                                register_words,
+                                words_per_cycle[0],
+                                register_pj,
+                                scratchpad_pj,
+                                least_rest_pj,
+                                least_far_cycles,
+                                most_split,
+                                best_edp,
+                            )  # fmt: skip
+                        )
+                    front = fronts[front_at[at_n, at_c, at_k]]
+                    for j in range(front.shape[0]):
+                        energy_pj = rest_pj + front[j, 0]
+                        if energy_pj * rest_cycles >= best_edp:
+                            break
+                        cycles = max(rest_cycles, front[j, 1], macs / (-front[j, 2] * cores))
+                        if energy_pj * cycles < best_edp:
+                            best_edp = energy_pj * cycles
+                            best_cycles = cycles
+                            best_pj = energy_pj
+                            kept_0 = int(front[j, 4])
+                            unroll_d = unroll_sd[int(front[j, 3])]
+                            best_tiles[0, :] = 1
+                            best_tiles[0, 1 if kept_0 == 0 else 0] = int(front[j, 5])
+                            best_tiles[0, 1 if kept_0 == 2 else 2] = int(front[j, 6])
+                            best_tiles[1, :] = best_tiles[0] * unroll_d
+                            best_tiles[2, :] = tile_l
+                            best_tiles[3, :] = tile_l * split_d
+                            best_tiles[4, :] = tile_g
+                            best_kept[0] = kept_0
+                            best_kept[1] = kept_1
+                            best_kept[2] = kept_2
     return best_cycles, best_pj, best_tiles, best_kept
 
 
 @njit(cache=True)
-def _least_near_pj(
+def _least_near(
     macs: float,
     outputs: float,
     tile_d: NDArray[np.int64],
+    split_d: NDArray[np.int64],
+    kept: int,
     scratchpad_words: float,
+    words_per_cycle: float,
     scratchpad_pj: float,
     buffer_pj: float,
-) -> float:
-    """Least energy of the boundary between scratchpads and global buffer, whatever tile and split.
+) -> tuple[float, float]:
+    """Least energy and cycles between scratchpads and global buffer, whatever the scratchpad tile.
 
-    Above it each tensor moves at least once per global-buffer tile; below it the two tensors not kept are
-    filled at least 2 / sqrt(capacity) times a multiply, for their tiles share a dimension's product.
+    The tiles of the two tensors not kept obey l_y * l_z <= capacity, so 1/l_y + 1/l_z >= 2/sqrt(capacity);
+    each is also at most what the global-buffer tile leaves.
     """
-    above = macs / tile_d[0] + macs / tile_d[1] + macs / tile_d[2]
-    kept = macs / max(tile_d[0], tile_d[1], tile_d[2])
-    below = max(above, 2.0 * macs / np.sqrt(scratchpad_words) + kept)
-    return scratchpad_pj * (below - outputs) + buffer_pj * (above + macs / tile_d[1] - outputs)
+    y = 1 if kept == 0 else 0
+    z = 1 if kept == 2 else 2
+    fills_x = macs * split_d[kept] / tile_d[kept]
+    fills_y = macs * split_d[y] / tile_d[y]
+    fills_z = macs * split_d[z] / tile_d[z]
+    fills = fills_x + max(fills_y + fills_z, 2.0 * macs / np.sqrt(scratchpad_words))
+    above_yz = max(
+        macs / tile_d[y] + macs / tile_d[z],
+        2.0 * macs / np.sqrt(scratchpad_words * split_d[y] * split_d[z]),
+    )
+    above = macs / tile_d[kept] + above_yz
+    pj = scratchpad_pj * (fills - outputs) + buffer_pj * (above + macs / tile_d[1] - outputs)
+    return pj, (above - outputs) / words_per_cycle
