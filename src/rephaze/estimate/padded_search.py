@@ -76,6 +76,7 @@ def ladder_at_most(value: int, steps: int) -> int:
 
 
 SPLIT_STEPS = 2
+BLOCK_STEPS = 2
 TILE_STEPS = 4
 
 
@@ -98,8 +99,8 @@ def block_candidates(
         together: Products worked on at once.
     """
     m, n, k = dims_d
-    rows_m = ladder(m, TILE_STEPS)
-    rows_n = ladder(n, TILE_STEPS)
+    rows_m = ladder(m, BLOCK_STEPS)
+    rows_n = ladder(n, BLOCK_STEPS)
     found = []
     limit = words / together
     for blocks_m in rows_m:
@@ -110,7 +111,7 @@ def block_candidates(
             if float(g_m) * g_n + (g_m + g_n) > limit:
                 continue
             g_k = min(k, int((limit - float(g_m) * g_n) / (g_m + g_n)))
-            blocks_k = ladder_at_least((k + g_k - 1) // g_k, TILE_STEPS)
+            blocks_k = ladder_at_least((k + g_k - 1) // g_k, BLOCK_STEPS)
             if blocks_k > k:
                 blocks_k = k
             # More blocks along n must buy fewer along k, else the pair before is as good.
@@ -171,55 +172,61 @@ def _array_parts(side: int) -> NDArray[np.int64]:
 def _least_middle_bytes(
     batch: int,
     dims_d: NDArray[np.int64],
-    split_m: int,
-    split_n: int,
-    multicast: int,
-    words: float,
+    branch: NDArray[np.int64],
+    shape: NDArray[np.float64],
+    own_d: NDArray[np.int64],
+    step_d: NDArray[np.int64],
+    kept: int,
     enough: float,
 ) -> float:
-    """Least global-buffer bytes for a split over the cores, whatever array and flow (eq. 6).
+    """Least global-buffer bytes of a branch that keeps a given tensor, whatever the tiles (eq. 6).
 
     Args:
         batch: Independent products.
         dims_d: m, n, k.
-        split_m: Cores along m.
-        split_n: Cores along n.
-        multicast: Cores one read can serve.
-        words: Capacity of a scratchpad in words of 4 B.
+        branch: Flow, splits of batch, m and n over the cores, part of the array.
+        shape: Columns of a core shape.
+        own_d: One core's share of the dimensions.
+        step_d: What one array pass covers of it (ones for a bound over all parts of the array).
+        kept: The tensor kept in the scratchpads.
         enough: A bound of this much is not refined further.
     """
     m, n, k = float(dims_d[0]), float(dims_d[1]), float(dims_d[2])
-    left = 2.0 * m * k * ((split_n + multicast - 1) // multicast)
-    right = 2.0 * k * n * ((split_m + multicast - 1) // multicast)
-    output = 2.0 * m * n
-    own_m = float((dims_d[0] + split_m - 1) // split_m)
-    own_n = float((dims_d[1] + split_n - 1) // split_n)
-    # The tiles of the two tensors not kept share a product of at most `words`.
-    keep_output = output + _least_pair(right, own_m, left, own_n, words, enough / batch - output)
+    multicast = int(shape[MULTICAST])
+    right = 2.0 * k * n * ((branch[2] + multicast - 1) // multicast)
+    left = 2.0 * m * k * ((branch[3] + multicast - 1) // multicast)
     spill = 8.0 * m * n
-    keep_left = left - 6.0 * m * n + _least_pair(right, own_m, spill, k, words, enough / batch - left)
-    keep_right = right - 6.0 * m * n + _least_pair(left, own_n, spill, k, words, enough / batch - right)
-    return batch * min(keep_output, keep_left, keep_right)
-
-
-@njit(cache=True)
-def _least_pair(
-    first: float, first_length: float, second: float, second_length: float, words: float, enough: float
-) -> float:
-    """Least ``first * rounds + second * rounds'`` over tiles whose product fits in ``words``."""
-    smooth = 2.0 * np.sqrt(first * first_length * second * second_length / words)
-    if max(smooth, first + second) >= enough:
-        return max(smooth, first + second)
+    first = 1 if kept == 0 else 0
+    second = 1 if kept == 2 else 2
+    if kept == 2:
+        fixed, per_first, per_second = 2.0 * m * n, right, left
+    elif kept == 1:
+        fixed, per_first, per_second = left - 6.0 * m * n, right, spill
+    else:
+        fixed, per_first, per_second = right - 6.0 * m * n, left, spill
+    words = shape[SCRATCHPAD_WORDS]
+    # The tiles of the two tensors not kept share a product that must fit a scratchpad.
+    rounds_product = float(own_d[first]) * own_d[second] / words
+    smooth = max(per_first + per_second, 2.0 * np.sqrt(per_first * per_second * rounds_product))
+    if batch * (fixed + smooth) >= enough:
+        return batch * (fixed + smooth)
+    passes_y = (own_d[first] + step_d[first] - 1) // step_d[first]
+    passes_z = (own_d[second] + step_d[second] - 1) // step_d[second]
+    tile_x = min(own_d[kept], step_d[kept])
     least = np.inf
-    for rounds in ladder(int(first_length), TILE_STEPS):
-        if first * rounds >= least:
+    for rounds_y in ladder(passes_y, TILE_STEPS):
+        if per_first * rounds_y + per_second >= least:
             break
-        tile = np.ceil(first_length / rounds)
-        room = (words - tile) / (tile + 1.0)
-        if room < 1.0:
+        tile_y = min(own_d[first], (passes_y + rounds_y - 1) // rounds_y * step_d[first])
+        room = (words - float(tile_x) * tile_y) / (tile_x + tile_y)
+        if room < min(own_d[second], step_d[second]):
             continue
-        least = min(least, first * rounds + second * np.ceil(second_length / np.floor(room)))
-    return least
+        rounds_z = 1
+        if room < own_d[second]:
+            in_tile = int(room) // step_d[second]
+            rounds_z = (passes_z + in_tile - 1) // in_tile
+        least = min(least, per_first * rounds_y + per_second * rounds_z)
+    return batch * (fixed + least)
 
 
 @njit(cache=True)
@@ -248,14 +255,19 @@ def _refine(
     stream = FLOWS[branch[0], 2]
     own_d, step_d, passes_d = _core_extents(dims_d, branch)
     for kept in range(3):
-        if kept != stream:
-            # The dimension the kept tensor lacks costs nothing to cut finest.
-            _scan_tiles(
-                batch, dims_d, shape, branch, blocks_ad, bytes_a, answer, least_energy,
-                own_d, step_d, passes_d, kept, passes_d[kept],
-            )  # fmt: skip
+        enough = answer[CYCLES] * shape[BUFFER_RATE]
+        least = _least_middle_bytes(batch, dims_d, branch, shape, own_d, step_d, kept, enough)
+        if least > enough or (least == enough and not least_energy):
             continue
-        # Finer cuts of the streamed dimension slow the array and speed up everything else: meet in the middle.
+        # The dimension the kept tensor lacks is cut finest: that costs nothing, unless it is the streamed one
+        # and the array's tensor changes with every tile.
+        _scan_tiles(
+            batch, dims_d, shape, branch, blocks_ad, bytes_a, answer, least_energy,
+            own_d, step_d, passes_d, kept, passes_d[kept], kept == stream,
+        )  # fmt: skip
+        if kept != stream:
+            continue
+        # Finer cuts of the streamed dimension slow the array and speed up all else: meet in the middle.
         rungs = ladder(passes_d[kept], TILE_STEPS)
         low = 0
         high = len(rungs) - 1
@@ -263,7 +275,7 @@ def _refine(
             middle = (low + high) // 2
             near, rest = _scan_tiles(
                 batch, dims_d, shape, branch, blocks_ad, bytes_a, answer, least_energy,
-                own_d, step_d, passes_d, kept, rungs[middle],
+                own_d, step_d, passes_d, kept, rungs[middle], False,
             )  # fmt: skip
             if near < answer[CYCLES] and rest > near:
                 low = middle + 1
@@ -301,35 +313,44 @@ def _scan_tiles(
     passes_d: NDArray[np.int64],
     kept: int,
     rounds_x: int,
+    held: bool,
 ) -> tuple[float, float]:
     """Better ``answer`` over the tiles with ``rounds_x`` along the dimension the kept tensor lacks.
+
+    If ``held``, only the tile of one array pass whose tensor stays both in the scratchpad and in the array: it
+    is loaded once a global-buffer block, however finely the streamed dimension is cut.
 
     Returns the least cycles of the array among the tiles tried, and of the levels above it (infinite when all
     were cut because they cannot beat the answer).
     """
-    flow = branch[0]
-    stream = FLOWS[flow, 2]
+    stream = FLOWS[branch[0], 2]
     multicast = int(shape[MULTICAST])
     own_batch = float((batch + branch[1] - 1) // branch[1])
     m, n, k = float(dims_d[0]), float(dims_d[1]), float(dims_d[2])
     reads_right = float((branch[2] + multicast - 1) // multicast)
     reads_left = float((branch[3] + multicast - 1) // multicast)
     words = shape[SCRATCHPAD_WORDS]
-    array_passes = own_batch * passes_d[FLOWS[flow, 0]] * passes_d[FLOWS[flow, 1]]
     first = 1 if kept == 0 else 0
     second = 1 if kept == 2 else 2
     rounds_d = np.empty(3, dtype=np.int64)
+    blocks_d = np.empty(3, dtype=np.int64)
     rounds_d[kept] = rounds_x
     tile_x = min(own_d[kept], (passes_d[kept] + rounds_x - 1) // rounds_x * step_d[kept])
     best = answer[CYCLES]
     least_near = np.inf
     least_rest = np.inf
     for rounds_y in ladder(passes_d[first], TILE_STEPS):
+        if held:
+            rounds_y = passes_d[first]
         tile_y = min(own_d[first], (passes_d[first] + rounds_y - 1) // rounds_y * step_d[first])
         room = (words - float(tile_x) * tile_y) / (tile_x + tile_y)
         if room < min(step_d[second], own_d[second]):
+            if held:
+                break
             continue
-        if room >= own_d[second]:
+        if held:
+            rounds_z = passes_d[second]
+        elif room >= own_d[second]:
             rounds_z = 1
         else:
             in_tile = int(room) // step_d[second]
@@ -338,15 +359,11 @@ def _scan_tiles(
         rounds_d[first] = rounds_y
         while True:
             rounds_d[second] = rounds_z
-            compute = array_passes * max(own_d[stream], rounds_d[stream] * branch[4]) + branch[4] + branch[5]
-            right_loads = float(rounds_d[0] if stream == 0 else passes_d[0])
-            left_loads = float(rounds_d[1] if stream == 1 else passes_d[1])
-            sums = float(rounds_d[2] if stream == 2 else passes_d[2])
-            near_bytes = own_batch * (
-                2.0 * own_d[2] * own_d[1] * right_loads
-                + 2.0 * own_d[0] * own_d[2] * left_loads
-                + 4.0 * (2.0 * sums - 1.0) * own_d[0] * own_d[1]
-            )
+            one_pass = rounds_y == passes_d[first] and rounds_z == passes_d[second]
+            if kept == stream and one_pass and not held:
+                break
+            loads = 1 if held else rounds_d[stream]
+            compute, near_bytes = _array_work(own_batch, own_d, passes_d, branch, loads)
             near = max(compute, near_bytes / shape[SCRATCHPAD_RATE])
             least_near = min(least_near, near)
             if near > best or (near == best and not least_energy):
@@ -361,22 +378,41 @@ def _scan_tiles(
             if batch * others_bytes / shape[BUFFER_RATE] > best:
                 break
             waits_for_second = False
-            for a in range(len(bytes_a)):
-                far = bytes_a[a] / shape[HBM_RATE]
+            for a in range(-1, len(bytes_a)):
+                if a < 0:
+                    # One block a round: the kept tensor stays in the scratchpads and needs no room above.
+                    if not _passes_through(dims_d, branch, shape, rounds_d, kept, blocks_d):
+                        continue
+                    moved = far_bytes(batch, dims_d, rounds_d[0], rounds_d[1], rounds_d[2], kept)
+                    kept_far = kept
+                    again = 1.0
+                else:
+                    moved = bytes_a[a]
+                    kept_far = blocks_ad[a, 3]
+                    blocks_d[:] = blocks_ad[a, :3]
+                    again = float(blocks_d[kept])
+                far = moved / shape[HBM_RATE]
                 if far > best or (far == best and not least_energy):
+                    if a < 0:
+                        continue
                     break
-                if blocks_ad[a, kept] > rounds_x or blocks_ad[a, first] > rounds_y:
-                    continue
-                if blocks_ad[a, second] > rounds_z:
-                    waits_for_second = True
-                    continue
-                again = float(blocks_ad[a, kept])
+                if a >= 0:
+                    if blocks_d[kept] > rounds_x or blocks_d[first] > rounds_y:
+                        continue
+                    if blocks_d[second] > rounds_z:
+                        waits_for_second = True
+                        continue
+                    if kept_far == kept and blocks_d[first] == rounds_y and blocks_d[second] == rounds_z:
+                        continue
                 if kept == 0:
                     kept_bytes = 2.0 * k * n * again * reads_right
                 elif kept == 1:
                     kept_bytes = 2.0 * m * k * again * reads_left
                 else:
                     kept_bytes = m * n * _output_bytes(again)
+                if held:
+                    compute, near_bytes = _array_work(own_batch, own_d, passes_d, branch, int(again))
+                    near = max(compute, near_bytes / shape[SCRATCHPAD_RATE])
                 middle_bytes = batch * (others_bytes + kept_bytes)
                 middle = middle_bytes / shape[BUFFER_RATE]
                 least_rest = min(least_rest, max(middle, far))
@@ -386,8 +422,8 @@ def _scan_tiles(
                 delivered = _delivered_bytes(batch, dims_d, branch, rounds_d, kept, again)
                 energy = (
                     (near_bytes * branch[1] * branch[2] * branch[3] + delivered) * shape[NEAR_J]
-                    + (middle_bytes + bytes_a[a]) * shape[MIDDLE_J]
-                    + bytes_a[a] * shape[FAR_J]
+                    + (middle_bytes + moved) * shape[MIDDLE_J]
+                    + moved * shape[FAR_J]
                 )
                 if cycles < best or energy < answer[ENERGY]:
                     best = cycles
@@ -401,18 +437,76 @@ def _scan_tiles(
                         answer[FLOW + j] = branch[j]
                     for d in range(3):
                         answer[ROUNDS_M + d] = rounds_d[d]
-                        answer[BLOCKS_M + d] = blocks_ad[a, d]
+                        answer[BLOCKS_M + d] = blocks_d[d]
                     answer[KEPT_NEAR] = kept
-                    answer[KEPT_FAR] = blocks_ad[a, 3]
+                    answer[KEPT_FAR] = kept_far
                     answer[MIDDLE_BYTES] = middle_bytes
-                    answer[FAR_BYTES] = bytes_a[a]
+                    answer[FAR_BYTES] = moved
                 # The candidates still to come move more bytes; in the last pass HBM bytes weigh most.
-                if least_energy or middle <= max(near, far):
+                if a >= 0 and (least_energy or middle <= max(near, far)):
                     break
             if not waits_for_second or rounds_z == passes_d[second]:
                 break
             rounds_z = min(ladder_at_least(rounds_z + 1, TILE_STEPS), passes_d[second])
+        if held:
+            break
     return least_near, least_rest
+
+
+@njit(cache=True)
+def _passes_through(
+    dims_d: NDArray[np.int64],
+    branch: NDArray[np.int64],
+    shape: NDArray[np.float64],
+    rounds_d: NDArray[np.int64],
+    kept: int,
+    blocks_d: NDArray[np.int64],
+) -> bool:
+    """Whether a block a round fits the global buffer without the kept tensor; sets ``blocks_d``."""
+    first = 1 if kept == 0 else 0
+    second = 1 if kept == 2 else 2
+    blocks_d[first] = rounds_d[first]
+    blocks_d[second] = rounds_d[second]
+    edge_y = (dims_d[first] + rounds_d[first] - 1) // rounds_d[first]
+    edge_z = (dims_d[second] + rounds_d[second] - 1) // rounds_d[second]
+    room = int(shape[BUFFER_WORDS] / branch[1]) // (edge_y + edge_z)
+    if room < 1:
+        return False
+    blocks_d[kept] = (dims_d[kept] + room - 1) // room
+    return True
+
+
+@njit(cache=True)
+def _array_work(
+    own_batch: float,
+    own_d: NDArray[np.int64],
+    passes_d: NDArray[np.int64],
+    branch: NDArray[np.int64],
+    loads: int,
+) -> tuple[float, float]:
+    """Cycles of one core's array and bytes it exchanges with its scratchpad.
+
+    Args:
+        own_batch: Products of the core.
+        own_d: Its share of the dimensions.
+        passes_d: Array passes along each (the streamed one: elements).
+        branch: Flow, splits, rows and columns of the array in use.
+        loads: How often each tile of the tensor in the array is brought there.
+    """
+    flow = branch[0]
+    stream = FLOWS[flow, 2]
+    array_passes = own_batch * passes_d[FLOWS[flow, 0]] * passes_d[FLOWS[flow, 1]]
+    # Bringing a tile into the array takes a cycle a row and hides behind the stream of the tile before.
+    cycles = array_passes * max(own_d[stream], loads * branch[4]) + branch[4] + branch[5]
+    right_loads = float(loads if stream == 0 else passes_d[0])
+    left_loads = float(loads if stream == 1 else passes_d[1])
+    sums = float(loads if stream == 2 else passes_d[2])
+    moved = own_batch * (
+        2.0 * own_d[2] * own_d[1] * right_loads
+        + 2.0 * own_d[0] * own_d[2] * left_loads
+        + 4.0 * (2.0 * sums - 1.0) * own_d[0] * own_d[1]
+    )
+    return cycles, moved
 
 
 @njit(cache=True)
@@ -443,11 +537,12 @@ def _splits(
     rows = np.empty((capacity, 4), dtype=np.int64)
     bounds = np.empty(capacity)
     count = 0
+    branch = np.ones(6, dtype=np.int64)
+    own_d = dims_d.copy()
+    ones_d = np.ones(3, dtype=np.int64)
     for j in range(len(splits_b)):
-        if len(bytes_of[j]) == 0:
-            continue
         split_b = splits_b[j]
-        far = bytes_of[j][0] / shape[HBM_RATE]
+        blocked = bytes_of[j][0] if len(bytes_of[j]) else np.inf
         own_batch = float((batch + split_b - 1) // split_b)
         for split_m in ladder(min(dims_d[0], cores // split_b), SPLIT_STEPS):
             own_m = (dims_d[0] + split_m - 1) // split_m
@@ -472,9 +567,19 @@ def _splits(
                 rows[count, 1] = split_b
                 rows[count, 2] = split_m
                 rows[count, 3] = split_n
-                middle = _least_middle_bytes(
-                    batch, dims_d, split_m, split_n, int(shape[MULTICAST]), shape[SCRATCHPAD_WORDS], 0.0
-                )
+                branch[1] = split_b
+                branch[2] = split_m
+                branch[3] = split_n
+                own_d[0] = own_m
+                own_d[1] = own_n
+                middle = np.inf
+                passing = np.inf
+                for kept in range(3):
+                    least = _least_middle_bytes(batch, dims_d, branch, shape, own_d, ones_d, kept, 0.0)
+                    middle = min(middle, least)
+                    # Of each pass-through read the buffer makes at most one a core along m and n.
+                    passing = min(passing, least / max(split_m, split_n))
+                far = min(blocked, passing) / shape[HBM_RATE]
                 bounds[count] = max(compute, far, middle / shape[BUFFER_RATE])
                 count += 1
     order = np.argsort(bounds[:count], kind="mergesort")
@@ -498,22 +603,26 @@ def map_one(
     answer[CYCLES] = np.inf
     answer[ENERGY] = np.inf
     rows, bounds = _splits(batch, dims_d, shape, bytes_of)
+    own_d = dims_d.copy()
+    ones_d = np.ones(3, dtype=np.int64)
     for row in range(len(bounds)):
         if bounds[row] >= answer[CYCLES]:
             break
         rung, split_b, split_m, split_n = rows[row, 0], rows[row, 1], rows[row, 2], rows[row, 3]
-        enough = answer[CYCLES] * shape[BUFFER_RATE]
-        least = _least_middle_bytes(
-            batch, dims_d, split_m, split_n, int(shape[MULTICAST]), shape[SCRATCHPAD_WORDS], enough
-        )
-        if least >= enough:
-            continue
         branch[1] = split_b
         branch[2] = split_m
         branch[3] = split_n
         own_batch = float((batch + split_b - 1) // split_b)
         own_m = (dims_d[0] + split_m - 1) // split_m
         own_n = (dims_d[1] + split_n - 1) // split_n
+        own_d[0] = own_m
+        own_d[1] = own_n
+        enough = answer[CYCLES] * shape[BUFFER_RATE]
+        least = np.inf
+        for kept in range(3):
+            least = min(least, _least_middle_bytes(batch, dims_d, branch, shape, own_d, ones_d, kept, enough))
+        if least >= enough:
+            continue
         for flow in range(4):
             branch[0] = flow
             side_w = _own(FLOWS[flow, 0], own_m, own_n, dims_d[2])
