@@ -1,0 +1,191 @@
+"""A layer graph as arrays in topological order, and the ideals a pipeline can be cut at.
+
+An *ideal* is a set of layers closed under predecessors: what the first k stages can hold. Where the layers form
+a line (a path through all of them; further links may skip ahead) the ideals are its prefixes. Otherwise they are
+enumerated, up to ``MAX_IDEALS``.
+
+Axis letters: v = layer (topological position), k = ideal.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from heapq import heapify, heappop, heappush
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rephaze.errors import SpecError, UnsupportedError
+from rephaze.types.placement import LayerGraph
+
+MAX_IDEALS = 20_000
+"""A graph with more cuts than this is refused; two parallel towers of 140 layers each just pass."""
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class GraphShape:
+    """What all graphs of a problem share: the order of layers and the cuts between stages."""
+
+    order: tuple[int, ...]
+    """Original position of each layer, in topological order."""
+    is_line: bool
+    members_kv: NDArray[np.uint8]
+    """1 where layer v is in ideal k, ideals by rising size; empty for a line."""
+
+    @property
+    def num_ideals(self) -> int:
+        """Number of ideals, the empty and the full one included."""
+        return len(self.order) + 1 if self.is_line else len(self.members_kv)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class GraphArrays:
+    """One graph's numbers, in topological order; links and ties in compressed rows."""
+
+    forward_s_v: Floats
+    backward_s_v: Floats
+    param_bytes_v: Floats
+    activation_bytes_v: Floats
+    input_bytes_v: Floats
+    working_bytes_v: Floats
+    wide_v: NDArray[np.uint8]
+    """1 where a layer runs on the whole tensor-parallel group."""
+    source_bytes_v: Floats
+    """Input of layers that no link enters: the model's own input."""
+    in_start: Ints
+    in_src: Ints
+    in_bytes: Floats
+    out_start: Ints
+    out_dst: Ints
+    out_bytes: Floats
+    tie_start: Ints
+    """Row v: the groups of tied weights layer v belongs to."""
+    tie_group: Ints
+    tie_is_owner: NDArray[np.uint8]
+    tie_bytes: Floats
+    num_ties: int
+    has_skips: bool
+
+
+def shape_of(graph: LayerGraph) -> GraphShape:
+    """The topological order and the ideals of a graph.
+
+    Raises:
+        SpecError: The links form a cycle.
+        UnsupportedError: It branches so much that it has more than ``MAX_IDEALS`` ideals.
+    """
+    num_layers = len(graph.layers)
+    successors: list[list[int]] = [[] for _ in range(num_layers)]
+    num_before = [0] * num_layers
+    for link in graph.links:
+        successors[link.src].append(link.dst)
+        num_before[link.dst] += 1
+    ready = [v for v in range(num_layers) if not num_before[v]]
+    heapify(ready)
+    order: list[int] = []
+    while ready:
+        v = heappop(ready)
+        order.append(v)
+        for u in successors[v]:
+            num_before[u] -= 1
+            if not num_before[u]:
+                heappush(ready, u)
+    if len(order) < num_layers:
+        stuck = [graph.layers[v].name for v in range(num_layers) if num_before[v]]
+        raise SpecError("edges", stuck[:6], "form a cycle", "layers must only feed later ones")
+    links = {(link.src, link.dst) for link in graph.links}
+    is_line = all(pair in links for pair in zip(order, order[1:], strict=False))
+    if is_line:
+        return GraphShape(order=tuple(order), is_line=True, members_kv=np.empty((0, 0), dtype=np.uint8))
+    position = {v: at for at, v in enumerate(order)}
+    before = [0] * num_layers
+    for link in graph.links:
+        before[position[link.dst]] |= 1 << position[link.src]
+    ideals = _ideals(before)
+    members = np.zeros((len(ideals), num_layers), dtype=np.uint8)
+    for k, ideal in enumerate(ideals):
+        for v in range(num_layers):
+            members[k, v] = ideal >> v & 1
+    return GraphShape(order=tuple(order), is_line=False, members_kv=members)
+
+
+def _ideals(before: list[int]) -> list[int]:
+    """All ideals as bit sets, smaller ones first. ``before`` holds each layer's direct predecessors."""
+    num_layers = len(before)
+    found, level = [0], {0}
+    while level:
+        larger: set[int] = set()
+        for ideal in level:
+            for v in range(num_layers):
+                if not ideal >> v & 1 and before[v] & ~ideal == 0:
+                    larger.add(ideal | 1 << v)
+        found.extend(sorted(larger))
+        if len(found) > MAX_IDEALS:
+            raise UnsupportedError(
+                f"the layer graph branches too much: over {MAX_IDEALS} ways to cut it; "
+                "merge layers of parallel branches, or give them an order by edges of 0 bytes"
+            )
+        level = larger
+    return found
+
+
+def arrays_of(graph: LayerGraph, shape: GraphShape) -> GraphArrays:
+    """One graph's numbers in the order of ``shape``."""
+    order = shape.order
+    layers = [graph.layers[v] for v in order]
+    position = {v: at for at, v in enumerate(order)}
+    num_layers = len(order)
+
+    ins: list[list[tuple[int, float]]] = [[] for _ in order]
+    outs: list[list[tuple[int, float]]] = [[] for _ in order]
+    for link in graph.links:
+        src, dst = position[link.src], position[link.dst]
+        ins[dst].append((src, link.payload_bytes))
+        outs[src].append((dst, link.payload_bytes))
+    ties: list[list[tuple[int, bool, float]]] = [[] for _ in order]
+    for group, tied in enumerate(graph.tied):
+        for v in dict.fromkeys(tied.layers):
+            ties[position[v]].append((group, v == tied.layers[0], tied.param_bytes))
+
+    def column(name: str) -> Floats:
+        return np.array([getattr(layer, name) for layer in layers], dtype=np.float64)
+
+    brought = [sum(payload for _, payload in sorted(row)) for row in ins]
+    return GraphArrays(
+        forward_s_v=column("forward_s"),
+        backward_s_v=column("backward_s"),
+        param_bytes_v=column("param_bytes"),
+        activation_bytes_v=column("activation_bytes"),
+        input_bytes_v=np.array(
+            [
+                brought[v] if layer.input_bytes is None else layer.input_bytes
+                for v, layer in enumerate(layers)
+            ],
+            dtype=np.float64,
+        ),
+        working_bytes_v=column("working_bytes"),
+        wide_v=np.array([layer.is_sharded for layer in layers], dtype=np.uint8),
+        source_bytes_v=np.array(
+            [0.0 if ins[v] else layer.input_bytes or 0.0 for v, layer in enumerate(layers)], dtype=np.float64
+        ),
+        in_start=_starts(ins),
+        in_src=np.array([src for row in ins for src, _ in sorted(row)], dtype=np.int64),
+        in_bytes=np.array([payload for row in ins for _, payload in sorted(row)], dtype=np.float64),
+        out_start=_starts(outs),
+        out_dst=np.array([dst for row in outs for dst, _ in sorted(row)], dtype=np.int64),
+        out_bytes=np.array([payload for row in outs for _, payload in sorted(row)], dtype=np.float64),
+        tie_start=_starts(ties),
+        tie_group=np.array([tie[0] for row in ties for tie in row], dtype=np.int64),
+        tie_is_owner=np.array([tie[1] for row in ties for tie in row], dtype=np.uint8),
+        tie_bytes=np.array([tie[2] for row in ties for tie in row], dtype=np.float64),
+        num_ties=len(graph.tied),
+        has_skips=len(graph.links) > max(num_layers - 1, 0),
+    )
+
+
+def _starts(rows: Sequence[Sequence[object]]) -> Ints:
+    return np.concatenate([[0], np.cumsum([len(row) for row in rows], dtype=np.int64)]).astype(np.int64)

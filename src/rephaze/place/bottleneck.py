@@ -1,0 +1,135 @@
+"""The ``paper`` cost model, exactly: the slowest stage times the pipeline's length, plus the first stage's sync.
+
+    T = max_k load_k * (ceil(m / d) + S - 1) + 4 (d - 1) / d * params_1 / bandwidth
+
+For each number of stages s and each ideal, the least possible slowest stage of the last s stages is found from
+that of the last s - 1. The first stage is chosen last, with d, because its parameters count.
+
+Axis letters: e = stage, r = recompute mode, k = ideal, c = candidate degree; w[s, z, k] has z stages of the
+rarer width.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+from rephaze.place.arrays import Floats, Ints
+from rephaze.place.degrees import fewest_microbatches, load_cuts, pick_load
+
+
+@njit(cache=True)
+def least_bottleneck_plan(
+    start_k: Ints,
+    end_e: NDArray[np.int32],
+    is_line: bool,
+    load_er: Floats,
+    limit_er: NDArray[np.int32],
+    work_e: Floats,
+    param_bytes_e: Floats,
+    rare_e: NDArray[np.uint8],
+    num_rare_most: int,
+    common_devices: int,
+    rare_devices: int,
+    num_devices: int,
+    count_c: Ints,
+    dp_c: Ints,
+    stages_least: int,
+    stages_most: int,
+    sync_s_per_byte: float,
+    total_work_s: float,
+    transfer_s: float,
+    cutoff_s: float,
+) -> tuple[float, int, NDArray[np.int64]]:
+    """Time, dp and the ideals between stages of the fastest plan below ``cutoff_s`` (else cutoff, 0, empty)."""
+    num_ideals = len(start_k) - 1
+    full = num_ideals - 1
+    fewest = fewest_microbatches(
+        stages_most, num_rare_most, common_devices, rare_devices, num_devices, count_c, dp_c, False
+    )
+    best = cutoff_s
+    best_dp = best_stages = best_rare = 0
+    best_first = -1
+    slowest_szk = np.empty((stages_most + 1, num_rare_most + 1, num_ideals))
+    choice_szk = np.empty((stages_most + 1, num_rare_most + 1, num_ideals), dtype=np.int32)
+    first_c = np.zeros(
+        num_rare_most + 1, dtype=np.int64
+    )  # largest dp that fits, by stages of the rarer width
+    lowest = full  # least ideal from which the last s - 1 stages are known
+    cut_s = np.zeros(stages_most + 1)
+    cuts_for = np.nan  # the time cut_s was made for
+    slowest_szk[0] = np.inf
+    slowest_szk[0, 0, full] = 0.0
+    for s in range(1, stages_most + 1):
+        if not best >= 0.995 * cuts_for:  # older cuts stay valid, they only cut less
+            load_cuts(
+                best, s, stages_least, fewest, start_k, work_e, is_line, total_work_s, transfer_s, True, cut_s
+            )
+            cuts_for = best
+        if cut_s[s] == 0.0:
+            break
+        for z in range(min(s, num_rare_most) + 1):
+            devices = (s - z) * common_devices + z * rare_devices
+            first_c[z] = 0
+            while first_c[z] < len(dp_c) and dp_c[first_c[z]] * devices > num_devices:
+                first_c[z] += 1
+        if s >= stages_least:
+            for e in range(start_k[0], start_k[1]):
+                load = pick_load(load_er, limit_er, e, s)
+                if load >= cut_s[s]:
+                    continue
+                for z in range(min(s - 1, num_rare_most - rare_e[e]) + 1):
+                    slowest = max(load, slowest_szk[s - 1, z, end_e[e]])
+                    if slowest >= best:
+                        continue
+                    for c in range(first_c[z + rare_e[e]], len(dp_c)):
+                        pipe = slowest * (count_c[c] + s - 1)
+                        if pipe >= best:
+                            break
+                        time = pipe + sync_s_per_byte * param_bytes_e[e] * (dp_c[c] - 1) / dp_c[c]
+                        if time < best:
+                            best, best_dp, best_stages, best_rare, best_first = time, dp_c[c], s, z, e
+        if s == stages_most:
+            break
+        # The last s stages, from every ideal; this stage is s-th from the end.
+        cut = cut_s[s + 1]
+        slowest_szk[s] = np.inf
+        previous_lowest, lowest = lowest, num_ideals
+        for k in range(full - 1, 0, -1):
+            first = start_k[k]
+            if is_line:
+                first += max(0, previous_lowest - k - 1)
+                if first >= start_k[k + 1] or work_e[first] >= cut:
+                    # Longer stages from earlier ideals are heavier still.
+                    if k < previous_lowest:
+                        break
+                    continue
+            for e in range(first, start_k[k + 1]):
+                if work_e[e] >= cut:
+                    if is_line:
+                        break
+                    continue
+                load = pick_load(load_er, limit_er, e, s)
+                if load >= cut:
+                    continue
+                for z in range(min(s - 1, num_rare_most - rare_e[e]) + 1):
+                    slowest = max(load, slowest_szk[s - 1, z, end_e[e]])
+                    if slowest < slowest_szk[s, z + rare_e[e], k]:
+                        slowest_szk[s, z + rare_e[e], k] = slowest
+                        choice_szk[s, z + rare_e[e], k] = e
+                        lowest = k
+        if lowest == num_ideals:
+            break
+    if best_first < 0:
+        return cutoff_s, 0, np.empty(0, dtype=np.int64)
+    cuts = np.empty(best_stages + 1, dtype=np.int64)
+    cuts[0] = 0
+    e, z = best_first, best_rare
+    for s in range(best_stages - 1, 0, -1):
+        k = end_e[e]
+        cuts[best_stages - s] = k
+        e = choice_szk[s, z, k]
+        z -= rare_e[e]
+    cuts[best_stages] = full
+    return best, best_dp, cuts

@@ -1,0 +1,200 @@
+"""What both searches share: which data-parallel degrees are worth trying, and bounds by pipeline depth.
+
+Axis letters: c = candidate degree (microbatches per pipeline rise, dp falls), s = number of stages.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+from rephaze.place.arrays import Floats, Ints
+
+UNLIMITED = 2**30
+
+
+def candidate_degrees(num_microbatches: int, num_devices: int, dp: int | None) -> tuple[Ints, Ints]:
+    """Pairs (microbatches a pipeline works through, dp) worth trying, by rising microbatches.
+
+    Only the smallest dp for each distinct ceil(m / dp) matters: a larger one buys nothing and costs devices and
+    a longer all-reduce. There are about 2 sqrt(m) of them.
+    """
+    most = min(num_microbatches, num_devices)
+    if dp is not None:
+        chosen = np.array([dp] if dp <= most else [], dtype=np.int64)
+        return -(-num_microbatches // chosen), chosen
+    per_pipeline: list[int] = []
+    degrees: list[int] = []
+    d = most
+    while d >= 1:
+        count = -(-num_microbatches // d)
+        smallest = -(-num_microbatches // count)
+        per_pipeline.append(count)
+        degrees.append(smallest)
+        d = smallest - 1
+    return np.array(per_pipeline, dtype=np.int64), np.array(degrees, dtype=np.int64)
+
+
+@njit(cache=True)
+def pick_load(load_er: Floats, limit_er: NDArray[np.int32], e: int, in_flight: int) -> float:
+    """The least load of a stage over the recompute modes that fit with this many microbatches in flight."""
+    best = np.inf
+    for r in range(3):
+        if limit_er[e, r] >= in_flight and load_er[e, r] < best:
+            best = load_er[e, r]
+    return best
+
+
+@njit(cache=True)
+def fewest_microbatches(
+    num_stages_most: int,
+    num_rare_most: int,
+    common_devices: int,
+    rare_devices: int,
+    num_devices: int,
+    count_c: Ints,
+    dp_c: Ints,
+    at_least_depth: bool,
+) -> Ints:
+    """For s = 0, 1, ...: the fewest microbatches a pipeline of s or more stages can have; 0 from where none fits.
+
+    Args:
+        num_stages_most: Greatest s asked for.
+        num_rare_most: Most stages that can take ``rare_devices`` instead of ``common_devices``.
+        common_devices: Devices of most stages.
+        rare_devices: Devices of the others.
+        num_devices: In the cluster.
+        count_c: Candidates: microbatches a pipeline works through, rising.
+        dp_c: Candidates: the degree.
+        at_least_depth: Only candidates with at least s microbatches count.
+    """
+    fewest = np.zeros(num_stages_most + 1, dtype=np.int64)
+    c = 0
+    for s in range(1, num_stages_most + 1):
+        num_rare = min(s, num_rare_most) if rare_devices < common_devices else 0
+        needed = (s - num_rare) * common_devices + num_rare * rare_devices
+        while c < len(dp_c) and (dp_c[c] * needed > num_devices or (at_least_depth and count_c[c] < s)):
+            c += 1
+        if c == len(dp_c):
+            break
+        fewest[s] = count_c[c]
+    return fewest
+
+
+@njit(cache=True)
+def shallowest_depth(
+    start_k: Ints, limit_er: NDArray[np.int32], fewest_s: Ints, is_line: bool, is_paper: bool
+) -> int:
+    """No pipeline of fewer stages fits in memory; past the last depth when none does.
+
+    From the end of a line, each stage reaches as far forward as fits at its position: none can get further,
+    since what fits still does without its last layers.
+    """
+    full = len(start_k) - 2
+    if not is_line:
+        return 1
+    lowest = full
+    for s in range(1, len(fewest_s)):
+        in_flight = s if is_paper else min(s, fewest_s[s])
+        for k in range(lowest):
+            # A shorter stage may take more memory: the tensors that enter it can be larger. So try them all.
+            e = start_k[k] + lowest - k - 1
+            if e < start_k[k + 1] and max(limit_er[e, 0], limit_er[e, 1], limit_er[e, 2]) >= in_flight:
+                lowest = k
+                break
+        if lowest == 0:
+            return s
+    return len(fewest_s)
+
+
+@njit(cache=True)
+def quickest_pipeline(
+    fewest_s: Ints,
+    stages_least: int,
+    total_work_s: float,
+    largest_work_s: float,
+    transfer_s: float,
+    is_paper: bool,
+) -> float:
+    """No pipeline is faster than this, whatever its depth: perfectly even stages and the fewest microbatches."""
+    least = np.inf
+    for s in range(stages_least, len(fewest_s)):
+        if fewest_s[s] > 0:
+            even = (total_work_s + 2 * (s - 1) * transfer_s) / s
+            slowest = max(even, largest_work_s)
+            filling = (s - 1) * slowest if is_paper else even * s - slowest
+            least = min(least, filling + fewest_s[s] * slowest)
+    return least
+
+
+@njit(cache=True)
+def load_cuts(
+    best_s: float,
+    first_s: int,
+    stages_least: int,
+    fewest_s: Ints,
+    start_k: Ints,
+    work_e: Floats,
+    is_line: bool,
+    total_work_s: float,
+    transfer_s: float,
+    is_paper: bool,
+    cut_s: Floats,
+) -> None:
+    """Fill ``cut_s`` from ``first_s`` on: a stage s-th from the end with a load this long is in no better plan.
+
+    For each depth S the slowest load a better plan may have follows from its time; on a line, stages filled up to
+    that load then show whether S of them can hold all layers. ``cut_s[s]`` is the greatest over the depths S >= s
+    that can, and 0 from where none does.
+
+    Args:
+        best_s: Time to beat.
+        first_s: Least s to fill.
+        stages_least: No plan is shallower.
+        fewest_s: From ``fewest_microbatches``.
+        start_k: Stages by ideal.
+        work_e: Forward and backward work of each stage.
+        is_line: Ideals are prefixes of a line.
+        total_work_s: Of all layers.
+        transfer_s: Least time of a transfer between two stages.
+        is_paper: Which cost model.
+        cut_s: Result.
+    """
+    full = len(start_k) - 2
+    cut = 0.0
+    for s in range(len(fewest_s) - 1, first_s - 1, -1):
+        if fewest_s[s] > 0 and s >= stages_least:
+            if is_paper:
+                slowest = best_s / (fewest_s[s] + s - 1)
+            else:
+                left = best_s - total_work_s - 2 * (s - 1) * transfer_s
+                slowest = left / (fewest_s[s] - 1) if fewest_s[s] > 1 else (best_s if left > 0.0 else 0.0)
+            if slowest > cut and (
+                not is_line or _stages_needed(start_k, work_e, slowest, transfer_s, full) <= s
+            ):
+                cut = slowest
+        cut_s[s] = cut
+
+
+@njit(cache=True)
+def _stages_needed(start_k: Ints, work_e: Floats, slowest_s: float, transfer_s: float, full: int) -> int:
+    """Stages of a line when each is filled until its work and transfers reach ``slowest_s``."""
+    if slowest_s == np.inf:
+        return 1
+    k = count = 0
+    while k < full:
+        inward = transfer_s if k > 0 else 0.0
+        furthest = k
+        for e in range(start_k[k], start_k[k + 1]):
+            needed = work_e[e] + inward
+            if needed >= slowest_s:
+                break
+            end = k + 1 + e - start_k[k]
+            if end == full or needed + transfer_s < slowest_s:
+                furthest = end
+        if furthest == k:
+            return full + 1
+        k = furthest
+        count += 1
+    return count

@@ -1,0 +1,213 @@
+"""Loads of every candidate stage from the layers' times.
+
+A stage runs its layers one after the other on one device (or tensor-parallel group). A layer that needs a tensor
+from another stage waits for it; the order of layers is the one that waits least. That optimum has a closed form:
+with r_v the time by which layer v's outside inputs (and those of its predecessors in the stage) have come,
+
+    F = max over v of (r_v + the work of all layers u with r_u >= r_v)
+
+which on a line is F_v = max(F_{v-1}, r_v) + f_v. Backward is the same with the graph turned round.
+
+Axis letters: e = stage, r = recompute mode (none, block, stage), v = layer, k = ideal.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+from rephaze.place.arrays import Floats, GraphArrays, GraphShape, Ints
+from rephaze.place.stages import StageTable
+
+
+def load_stages(
+    arrays: GraphArrays,
+    shape: GraphShape,
+    table: StageTable,
+    forward_s_v: Floats,
+    backward_s_v: Floats,
+    bytes_per_s: float,
+    latency_s: float,
+) -> tuple[Floats, Floats]:
+    """Loads (stage x recompute mode) and bare work (forward + backward) of every stage of a table."""
+    if shape.is_line:
+        return _line_loads(  # type: ignore[no-any-return]
+            table.start_k, forward_s_v, backward_s_v, arrays.in_start, arrays.in_src, arrays.in_bytes,
+            arrays.out_start, arrays.out_dst, arrays.out_bytes, arrays.has_skips, bytes_per_s, latency_s,
+        )  # fmt: skip
+    return _branching_loads(  # type: ignore[no-any-return]
+        table.start_k, table.end_e, shape.members_kv, forward_s_v, backward_s_v, arrays.in_start,
+        arrays.in_src, arrays.in_bytes, arrays.out_start, arrays.out_dst, arrays.out_bytes, bytes_per_s,
+        latency_s,
+    )  # fmt: skip
+
+
+@njit(cache=True)
+def _transfer(payload_bytes: float, bytes_per_s: float, latency_s: float) -> float:
+    """Time of one message; nothing to send takes no time."""
+    return payload_bytes / bytes_per_s + latency_s if payload_bytes > 0.0 else 0.0
+
+
+@njit(cache=True)
+def _line_loads(
+    start_k: Ints,
+    forward_v: Floats,
+    backward_v: Floats,
+    in_start: Ints,
+    in_src: Ints,
+    in_bytes: Floats,
+    out_start: Ints,
+    out_dst: Ints,
+    out_bytes: Floats,
+    has_skips: bool,
+    bytes_per_s: float,
+    latency_s: float,
+) -> tuple[Floats, Floats]:
+    """Loads of intervals, each from the one before it."""
+    n = len(forward_v)
+    num_stages = start_k[n]
+    load = np.empty((num_stages, 3))
+    work = np.empty(num_stages)
+    for i in range(n):
+        wait = 0.0
+        if i > 0 and not has_skips:
+            wait = _transfer(in_bytes[in_start[i]], bytes_per_s, latency_s)
+        ready = wait
+        replay = backward = 0.0
+        for e in range(start_k[i], start_k[i + 1]):
+            j = i + e - start_k[i]
+            if has_skips:
+                for at in range(in_start[j], in_start[j + 1]):
+                    if in_src[at] < i:
+                        ready = max(ready, _transfer(in_bytes[at], bytes_per_s, latency_s))
+            ready += forward_v[j]
+            replay += forward_v[j]
+            backward += backward_v[j]
+            work[e] = replay + backward
+            # Without skips the gradient comes in at layer j alone.
+            wait = 0.0
+            if j < n - 1 and not has_skips:
+                wait = _transfer(out_bytes[out_start[j]], bytes_per_s, latency_s)
+            load[e, 0] = ready + (wait + backward)
+            load[e, 1] = ready + (wait + replay + backward)
+            load[e, 2] = ready + max(replay + backward, wait + backward)
+            if has_skips:
+                load[e, 2] = ready  # for the next pass, which adds the gradients
+    if has_skips:
+        _add_line_gradients(
+            start_k, forward_v, backward_v, out_start, out_dst, out_bytes, bytes_per_s, latency_s, load
+        )
+    return load, work
+
+
+@njit(cache=True)
+def _add_line_gradients(
+    start_k: Ints,
+    forward_v: Floats,
+    backward_v: Floats,
+    out_start: Ints,
+    out_dst: Ints,
+    out_bytes: Floats,
+    bytes_per_s: float,
+    latency_s: float,
+    load: Floats,
+) -> None:
+    """Replace the backward part of each load by one that waits for gradients wherever they enter."""
+    n = len(forward_v)
+    for j in range(n):
+        plain = within = replay = backward = 0.0
+        for i in range(j, -1, -1):
+            wait = 0.0
+            for at in range(out_start[i], out_start[i + 1]):
+                if out_dst[at] > j:
+                    wait = max(wait, _transfer(out_bytes[at], bytes_per_s, latency_s))
+            plain = max(plain, wait) + backward_v[i]
+            within = max(within, wait) + (forward_v[i] + backward_v[i])
+            replay += forward_v[i]
+            backward += backward_v[i]
+            e = start_k[i] + j - i
+            if e < start_k[i + 1]:
+                ready = load[e, 2]
+                load[e, 0] = ready + plain
+                load[e, 1] = ready + within
+                load[e, 2] = ready + max(replay + backward, plain)
+
+
+@njit(cache=True)
+def _latest_finish(wait_v: Floats, work_v: Floats, inside: Ints, count: int) -> float:
+    """Finish of a stage's layers run in the order their inputs come."""
+    finish = 0.0
+    for a in range(count):
+        threshold = wait_v[inside[a]]
+        seen = False
+        for b in range(a):
+            if wait_v[inside[b]] == threshold:
+                seen = True
+                break
+        if seen:
+            continue
+        total = threshold
+        for b in range(count):
+            if wait_v[inside[b]] >= threshold:
+                total += work_v[inside[b]]
+        finish = max(finish, total)
+    return finish
+
+
+@njit(cache=True)
+def _branching_loads(
+    start_k: Ints,
+    end_e: NDArray[np.int32],
+    members_kv: NDArray[np.uint8],
+    forward_v: Floats,
+    backward_v: Floats,
+    in_start: Ints,
+    in_src: Ints,
+    in_bytes: Floats,
+    out_start: Ints,
+    out_dst: Ints,
+    out_bytes: Floats,
+    bytes_per_s: float,
+    latency_s: float,
+) -> tuple[Floats, Floats]:
+    """Loads of differences of nested ideals."""
+    num_ideals, n = members_kv.shape
+    load = np.empty((len(end_e), 3))
+    work = np.empty(len(end_e))
+    both_v = forward_v + backward_v
+    wait = np.zeros(n)
+    inside = np.empty(n, dtype=np.int64)
+    for k in range(num_ideals):
+        for e in range(start_k[k], start_k[k + 1]):
+            last = end_e[e]
+            count = 0
+            replay = backward = 0.0
+            for v in range(n):
+                if members_kv[last, v] and not members_kv[k, v]:
+                    inside[count] = v
+                    count += 1
+                    replay += forward_v[v]
+                    backward += backward_v[v]
+            for a in range(count):
+                v = inside[a]
+                wait[v] = 0.0
+                for at in range(in_start[v], in_start[v + 1]):
+                    u = in_src[at]
+                    known = _transfer(in_bytes[at], bytes_per_s, latency_s) if members_kv[k, u] else wait[u]
+                    wait[v] = max(wait[v], known)
+            ready = _latest_finish(wait, forward_v, inside, count)
+            for a in range(count - 1, -1, -1):
+                v = inside[a]
+                wait[v] = 0.0
+                for at in range(out_start[v], out_start[v + 1]):
+                    u = out_dst[at]
+                    outside = not members_kv[last, u]
+                    known = _transfer(out_bytes[at], bytes_per_s, latency_s) if outside else wait[u]
+                    wait[v] = max(wait[v], known)
+            plain = _latest_finish(wait, backward_v, inside, count)
+            work[e] = replay + backward
+            load[e, 0] = ready + plain
+            load[e, 1] = ready + _latest_finish(wait, both_v, inside, count)
+            load[e, 2] = ready + max(replay + backward, plain)
+    return load, work

@@ -1,0 +1,269 @@
+"""Every possible stage with what it holds: devices, parameters, and how many microbatches fit in memory.
+
+A stage goes from one ideal to a larger one. These figures do not depend on the layers' times, so they are built
+once for a device memory and serve every chip.
+
+Axis letters: e = stage (edge between ideals), r = recompute mode (none, block, stage), v = layer, k = ideal.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+from rephaze.errors import UnsupportedError
+from rephaze.place.arrays import Floats, GraphArrays, GraphShape, Ints
+
+MAX_STAGES = 3_000_000
+"""More candidate stages than this are refused: a line of 2,400 layers that all fit on one device."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class StageTable:
+    """Candidate stages by the ideal they start at; those that never fit are left out.
+
+    On a line, row k is every interval that starts at layer k, shortest first, without holes.
+    """
+
+    start_k: Ints
+    """Stages of ideal k are ``start_k[k]`` to ``start_k[k + 1]``."""
+    end_e: NDArray[np.int32]
+    limit_er: NDArray[np.int32]
+    """Most microbatches in flight with which the stage fits, by recompute mode; 0: never."""
+    param_bytes_e: Floats
+    tied_bytes_e: Floats
+    """Weights held only because a layer is tied to one in another stage."""
+    num_tied_e: NDArray[np.int32]
+    wide_e: NDArray[np.uint8]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class MemoryRules:
+    """How bytes add up in a cost model."""
+
+    memory_bytes: float
+    resident_ratio: float
+    """Weights, gradients and optimizer state in units of the weights."""
+    count_each_link: bool
+    """Replay keeps a tensor once for every link that brings it (the paper), not once in all."""
+    mode_limit_r: tuple[int, int, int]
+    """Most microbatches in flight with which each recompute mode may be used."""
+
+
+def tabulate_stages(arrays: GraphArrays, shape: GraphShape, rules: MemoryRules) -> StageTable:
+    """All stages of a graph that fit in memory at some position of a pipeline."""
+    if shape.is_line:
+        starts, ends = _line_pairs(
+            arrays.param_bytes_v, rules.memory_bytes, rules.resident_ratio, MAX_STAGES + 1
+        )
+        members = np.empty((0, 0), dtype=np.uint8)
+    else:
+        starts, ends = _nested_pairs(shape.members_kv, MAX_STAGES + 1)
+        members = shape.members_kv
+    if len(ends) > MAX_STAGES:
+        raise UnsupportedError(
+            f"the layer graph has over {MAX_STAGES} possible stages; merge some of its layers"
+        )
+    limit, params, tied, num_tied, wide = _hold(
+        starts, ends, members, shape.is_line,
+        arrays.param_bytes_v, arrays.activation_bytes_v, arrays.input_bytes_v, arrays.working_bytes_v,
+        arrays.wide_v, arrays.source_bytes_v, arrays.in_start, arrays.in_src, arrays.in_bytes,
+        arrays.tie_start, arrays.tie_group, arrays.tie_is_owner, arrays.tie_bytes,
+        arrays.num_ties, rules.memory_bytes, rules.resident_ratio, rules.count_each_link,
+        np.array(rules.mode_limit_r, dtype=np.int64),
+    )  # fmt: skip
+    fits = limit.max(axis=1) > 0
+    if shape.is_line:
+        _fill_rows(starts, fits)
+    num_kept = np.concatenate([[0], np.cumsum(fits)]).astype(np.int64)
+    return StageTable(
+        start_k=num_kept[starts],
+        end_e=ends[fits].astype(np.int32),
+        limit_er=np.ascontiguousarray(limit[fits]),
+        param_bytes_e=params[fits],
+        tied_bytes_e=tied[fits],
+        num_tied_e=num_tied[fits],
+        wide_e=wide[fits],
+    )
+
+
+@njit(cache=True)
+def depth_limit(fixed_bytes: float, flight_bytes: float, memory_bytes: float, most: int) -> int:
+    """Most microbatches in flight, up to ``most``, that fit: fixed + (q - 1) * flight <= memory."""
+    if fixed_bytes + (most - 1) * flight_bytes <= memory_bytes:
+        return most
+    if fixed_bytes > memory_bytes:
+        return 0
+    return min(most, 1 + int(np.floor((memory_bytes - fixed_bytes) / flight_bytes)))
+
+
+@njit(cache=True)
+def _line_pairs(
+    params_v: Floats, memory_bytes: float, ratio: float, most: int
+) -> tuple[Ints, NDArray[np.int64]]:
+    """Intervals of a line, cut off where the parameters alone exceed the memory."""
+    n = len(params_v)
+    starts = np.zeros(n + 2, dtype=np.int64)
+    total = 0
+    for i in range(n):
+        held = 0.0
+        count = 0
+        for j in range(i, n):
+            held += params_v[j]
+            # A hair of slack: the exact rule is applied later, on sums added in another order.
+            if held * ratio > memory_bytes * (1 + 1e-9):
+                break
+            count += 1
+        total += count
+        starts[i + 1] = total
+    starts[n + 1] = total
+    ends = np.empty(min(total, most), dtype=np.int64)
+    at = 0
+    for i in range(n):
+        for j in range(starts[i + 1] - starts[i]):
+            if at < most:
+                ends[at] = i + j + 1
+                at += 1
+    return starts, ends
+
+
+@njit(cache=True)
+def _nested_pairs(members_kv: NDArray[np.uint8], most: int) -> tuple[Ints, NDArray[np.int64]]:
+    """Pairs of ideals, one inside the other; stops at ``most``."""
+    num_ideals, n = members_kv.shape
+    num_words = (n + 63) // 64
+    words = np.zeros((num_ideals, num_words), dtype=np.uint64)
+    for k in range(num_ideals):
+        for v in range(n):
+            if members_kv[k, v]:
+                words[k, v // 64] |= np.uint64(1) << np.uint64(v % 64)
+    starts = np.zeros(num_ideals + 1, dtype=np.int64)
+    ends = np.empty(1024, dtype=np.int64)
+    at = 0
+    for a in range(num_ideals):
+        for b in range(a + 1, num_ideals):
+            inside = True
+            for w in range(num_words):
+                if words[a, w] & ~words[b, w]:
+                    inside = False
+                    break
+            if inside and at < most:
+                if at == len(ends):
+                    longer = np.empty(2 * at, dtype=np.int64)
+                    longer[:at] = ends
+                    ends = longer
+                ends[at] = b
+                at += 1
+        starts[a + 1] = at
+    return starts, ends[:at]
+
+
+@njit(cache=True)
+def _fill_rows(starts: Ints, fits: NDArray[np.bool_]) -> None:
+    """Mark everything before the last mark of each row."""
+    for k in range(len(starts) - 1):
+        marked = False
+        for e in range(starts[k + 1] - 1, starts[k] - 1, -1):
+            marked |= fits[e]
+            fits[e] = marked
+
+
+@njit(cache=True)
+def _hold(
+    starts: Ints,
+    ends: Ints,
+    members_kv: NDArray[np.uint8],
+    is_line: bool,
+    params_v: Floats,
+    activations_v: Floats,
+    inputs_v: Floats,
+    working_v: Floats,
+    wide_v: NDArray[np.uint8],
+    source_v: Floats,
+    in_start: Ints,
+    in_src: Ints,
+    in_bytes: Floats,
+    tie_start: Ints,
+    tie_group: Ints,
+    tie_is_owner: NDArray[np.uint8],
+    tie_bytes: Floats,
+    num_ties: int,
+    memory_bytes: float,
+    ratio: float,
+    count_each_link: bool,
+    mode_limit_r: Ints,
+) -> tuple[NDArray[np.int32], Floats, Floats, NDArray[np.int32], NDArray[np.uint8]]:
+    """Depth limits, parameters, tied bytes and width of every stage."""
+    n = len(params_v)
+    num_stages = len(ends)
+    limit = np.zeros((num_stages, 3), dtype=np.int32)
+    params = np.empty(num_stages)
+    tied = np.zeros(num_stages)
+    num_tied = np.zeros(num_stages, dtype=np.int32)
+    wide = np.zeros(num_stages, dtype=np.uint8)
+    largest_from = np.zeros(n)  # the largest tensor each outside layer sends into the stage
+    group_state = np.zeros(max(num_ties, 1), dtype=np.int64)
+    for k in range(len(starts) - 1):
+        held = kept = kept_inputs = peak = working = entering = 0.0
+        extra = 0.0
+        num_extra = 0
+        is_wide = 0
+        done = k  # on a line, layers [k, done) are in the sums already
+        largest_from[:] = 0.0
+        group_state[:] = 0
+        for e in range(starts[k], starts[k + 1]):
+            last = ends[e]
+            if not is_line:
+                held = kept = kept_inputs = peak = working = entering = 0.0
+                extra = 0.0
+                num_extra = 0
+                is_wide = 0
+                largest_from[:] = 0.0
+                group_state[:] = 0
+                done, last = 0, n
+            for v in range(done, last):
+                if not is_line and (members_kv[k, v] or not members_kv[ends[e], v]):
+                    continue
+                held += params_v[v]
+                kept += activations_v[v]
+                kept_inputs += inputs_v[v]
+                peak = max(peak, activations_v[v] - inputs_v[v])
+                working = max(working, working_v[v])
+                is_wide |= wide_v[v]
+                entering += source_v[v] if not count_each_link else 0.0
+                for at in range(in_start[v], in_start[v + 1]):
+                    u = in_src[at]
+                    outside = u < k if is_line else members_kv[k, u] == 1
+                    if outside and count_each_link:
+                        entering += in_bytes[at]
+                    elif outside and in_bytes[at] > largest_from[u]:
+                        entering += in_bytes[at] - largest_from[u]
+                        largest_from[u] = in_bytes[at]
+                for at in range(tie_start[v], tie_start[v + 1]):
+                    group = tie_group[at]
+                    # 1: held as a copy; 2: the owner is here, nothing extra.
+                    if tie_is_owner[at]:
+                        if group_state[group] == 1:
+                            extra -= tie_bytes[at]
+                            num_extra -= 1
+                        group_state[group] = 2
+                    elif group_state[group] == 0:
+                        extra += tie_bytes[at]
+                        num_extra += 1
+                        group_state[group] = 1
+            done = last
+            weights = held + extra
+            rest = (ratio - 2.0) * weights
+            fixed = 2.0 * weights + kept + rest + working
+            fixed_block = 2.0 * weights + (kept_inputs + peak) + rest + working
+            limit[e, 0] = depth_limit(fixed, kept, memory_bytes, mode_limit_r[0])
+            limit[e, 1] = depth_limit(fixed_block, kept_inputs, memory_bytes, mode_limit_r[1])
+            limit[e, 2] = depth_limit(fixed, entering, memory_bytes, mode_limit_r[2])
+            params[e] = weights
+            tied[e] = extra
+            num_tied[e] = num_extra
+            wide[e] = is_wide
+    return limit, params, tied, num_tied, wide

@@ -1,0 +1,544 @@
+"""Compiled best-first search for an optimal schedule of one part (``docs/scheduling.md``, section 4).
+
+A node is a partial schedule at a moment: which operators have started, which still run and until when. Its
+children start one more operator now (those of one moment in index order) or go on to the next completion.
+
+Axis letters: n = node, i = operator, m = mode, r = resource, w = word of a bitset, k = weight set, s = slot of
+a running operator.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numba as nb
+import numpy as np
+
+from rephaze.schedule.relaxation import NEVER, ceil_safely, relax
+
+# Columns of Nodes.fact: one row a node.
+TIME, NUM_RUNNING, LAST, PARENT, ACTION, BEGAN, BOUND, STATE, NEXT, DEPTH, WAITED = range(11)
+NUM_FACTS = 11
+# Node states.
+OPEN, EXPANDED, DEAD = 0, 1, 2
+# Entries of Nodes.control.
+NUM_NODES, HEAP_SIZE, INCUMBENT, BEST_NODE, BEST_ACTION, NUM_EXPANDED, NUM_SETS, NEXT_RELAX = range(8)
+NUM_CONTROLS = 8
+# What a slice of the search ended with.
+RUNNING, PROVEN, FULL = 0, 1, 2
+
+
+class Task(NamedTuple):
+    """The part to schedule, as arrays."""
+
+    dur_im: Any
+    need_imr: Any
+    cap_r: Any
+    frac_imr: Any
+    ancestors_iw: Any
+    pred_start: Any
+    pred_index: Any
+    tail_i: Any
+    twin_i: Any
+    """The twin that must start no later, or -1."""
+    exclusive: bool
+    """All-cores operators stop the whole chip."""
+
+
+class Nodes(NamedTuple):
+    """The search's memory; arrays are replaced by longer ones when full."""
+
+    fact: Any
+    bits: Any
+    """Started, then barred from one core, from all cores, and from all cores for good: W words each."""
+    running: Any
+    """Operator * 2 + mode."""
+    finish: Any
+    heap: Any
+    bucket: Any
+    weight: Any
+    """weight[k, i, m] of the weight sets in use."""
+    price: Any
+    """price[k, i]: the cheaper mode's duration times its weight."""
+    control: Any
+
+
+def new_nodes(task: Task, width: int, capacity: int, max_sets: int) -> Nodes:
+    """Empty memory for a search, with its root.
+
+    Args:
+        task: The part.
+        width: Most operators that can run at once.
+        capacity: Nodes to make room for.
+        max_sets: Weight sets to make room for.
+    """
+    size, words = task.ancestors_iw.shape
+    nodes = Nodes(
+        fact=np.zeros((capacity, NUM_FACTS), dtype=np.int64),
+        bits=np.zeros((capacity, 4 * words), dtype=np.uint64),
+        running=np.zeros((capacity, width), dtype=np.int32),
+        finish=np.zeros((capacity, width), dtype=np.int64),
+        heap=np.zeros(capacity, dtype=np.int64),
+        bucket=np.full(2 * capacity, -1, dtype=np.int64),
+        weight=np.zeros((max_sets, size, 2)),
+        price=np.zeros((max_sets, size)),
+        control=np.zeros(NUM_CONTROLS, dtype=np.int64),
+    )
+    nodes.fact[0, [LAST, PARENT, ACTION, NEXT]] = -1
+    nodes.control[[NUM_NODES, HEAP_SIZE, NEXT_RELAX]] = 1, 1, 64
+    nodes.control[[BEST_NODE, BEST_ACTION]] = -1
+    return nodes
+
+
+def enlarged(nodes: Nodes, capacity: int) -> Nodes:
+    """The same search with room for more nodes."""
+    used = int(nodes.control[NUM_NODES])
+
+    def longer(array: Any) -> Any:
+        fresh = np.zeros((capacity, *array.shape[1:]), dtype=array.dtype)
+        fresh[: len(array)] = array
+        return fresh
+
+    grown = nodes._replace(
+        fact=longer(nodes.fact),
+        bits=longer(nodes.bits),
+        running=longer(nodes.running),
+        finish=longer(nodes.finish),
+        heap=longer(nodes.heap),
+        bucket=np.full(2 * capacity, -1, dtype=np.int64),
+    )
+    _rehash(grown.fact, grown.bits, grown.bucket, grown.bits.shape[1] // 4, used)
+    return grown
+
+
+@nb.njit(cache=True)
+def add_weights(task: Task, nodes: Nodes, weight_im: Any) -> None:
+    """Take one more weight set into use; the oldest but the first two goes when there is no room."""
+    control = nodes.control
+    max_sets = nodes.weight.shape[0]
+    k = control[NUM_SETS]
+    if k >= max_sets:
+        k = 2 + k % (max_sets - 2)
+    control[NUM_SETS] += 1
+    for i in range(task.dur_im.shape[0]):
+        lowest = 1e300
+        for m in range(2):
+            nodes.weight[k, i, m] = weight_im[i, m]
+            if task.dur_im[i, m] < NEVER:
+                lowest = min(lowest, weight_im[i, m] * task.dur_im[i, m])
+        nodes.price[k, i] = lowest
+
+
+@nb.njit(cache=True)
+def _has(bits: Any, n: int, offset: int, i: int) -> bool:
+    return (bits[n, offset + (i >> 6)] >> np.uint64(i & 63)) & np.uint64(1) != np.uint64(0)
+
+
+@nb.njit(cache=True)
+def _set(bits: Any, n: int, offset: int, i: int) -> None:
+    bits[n, offset + (i >> 6)] |= np.uint64(1) << np.uint64(i & 63)
+
+
+@nb.njit(cache=True)
+def _hash(bits: Any, n: int, words: int) -> int:
+    mixed = np.uint64(0x9E3779B97F4A7C15)
+    for w in range(words):
+        mixed ^= bits[n, w]
+        mixed *= np.uint64(0xFF51AFD7ED558CCD)
+        mixed ^= mixed >> np.uint64(32)
+    return np.int64(mixed >> np.uint64(2))
+
+
+@nb.njit(cache=True)
+def _rehash(fact: Any, bits: Any, bucket: Any, words: int, used: int) -> None:
+    for n in range(used):
+        # Only nodes once filed (marked by NEXT >= -1 and WAITED's second bit) are in the table.
+        if fact[n, WAITED] >= 2:
+            b = _hash(bits, n, words) % bucket.shape[0]
+            fact[n, NEXT] = bucket[b]
+            bucket[b] = n
+
+
+@nb.njit(cache=True)
+def _before(fact: Any, a: int, b: int) -> bool:
+    if fact[a, BOUND] != fact[b, BOUND]:
+        return fact[a, BOUND] < fact[b, BOUND]
+    if fact[a, DEPTH] != fact[b, DEPTH]:
+        return fact[a, DEPTH] > fact[b, DEPTH]
+    return a > b
+
+
+@nb.njit(cache=True)
+def _push(nodes: Nodes, n: int) -> None:
+    heap, fact, control = nodes.heap, nodes.fact, nodes.control
+    at = control[HEAP_SIZE]
+    control[HEAP_SIZE] += 1
+    while at > 0:
+        up = (at - 1) >> 1
+        if not _before(fact, n, heap[up]):
+            break
+        heap[at] = heap[up]
+        at = up
+    heap[at] = n
+
+
+@nb.njit(cache=True)
+def _pop(nodes: Nodes) -> int:
+    heap, fact, control = nodes.heap, nodes.fact, nodes.control
+    top = heap[0]
+    control[HEAP_SIZE] -= 1
+    size = control[HEAP_SIZE]
+    moved = heap[size]
+    at = 0
+    while True:
+        low = 2 * at + 1
+        if low >= size:
+            break
+        if low + 1 < size and _before(fact, heap[low + 1], heap[low]):
+            low += 1
+        if not _before(fact, heap[low], moved):
+            break
+        heap[at] = heap[low]
+        at = low
+    heap[at] = moved
+    return top
+
+
+@nb.njit(cache=True)
+def _bound(task: Task, nodes: Nodes, n: int) -> int:
+    """The best lower bound on any completion of a node: paths, and every weight set."""
+    fact, bits = nodes.fact, nodes.bits
+    now = fact[n, TIME]
+    best = now
+    for s in range(fact[n, NUM_RUNNING]):
+        code = nodes.running[n, s]
+        i = code >> 1
+        rest = task.tail_i[i] - min(task.dur_im[i, 0], task.dur_im[i, 1])
+        best = max(best, nodes.finish[n, s] + rest)
+    size = task.dur_im.shape[0]
+    num_sets = min(nodes.control[NUM_SETS], nodes.weight.shape[0])
+    for i in range(size):
+        if not _has(bits, n, 0, i):
+            best = max(best, now + task.tail_i[i])
+    for k in range(num_sets):
+        total = 0.0
+        for i in range(size):
+            if not _has(bits, n, 0, i):
+                total += nodes.price[k, i]
+        for s in range(fact[n, NUM_RUNNING]):
+            code = nodes.running[n, s]
+            total += nodes.weight[k, code >> 1, code & 1] * (nodes.finish[n, s] - now)
+        best = max(best, now + ceil_safely(total))
+    return best
+
+
+@nb.njit(cache=True)
+def _dominates(task: Task, nodes: Nodes, a: int, b: int) -> int:
+    """Whether node a can do whatever b can, no later: 0 no, 1 yes, 2 yes and both have the same future.
+
+    Both have started the same operators.
+    """
+    fact, running, finish = nodes.fact, nodes.running, nodes.finish
+    moment = fact[b, TIME]
+    if fact[a, TIME] > moment:
+        return 0
+    same = fact[a, TIME] == moment and fact[a, NUM_RUNNING] == fact[b, NUM_RUNNING]
+    for s in range(fact[a, NUM_RUNNING]):
+        if finish[a, s] <= moment:
+            continue
+        code, found = running[a, s], False
+        for q in range(fact[b, NUM_RUNNING]):
+            other = running[b, q]
+            if other >> 1 == code >> 1:
+                if finish[b, q] < finish[a, s]:
+                    return 0
+                if other != code:
+                    for r in range(task.cap_r.shape[0]):
+                        i = code >> 1
+                        if task.need_imr[i, code & 1, r] > task.need_imr[i, other & 1, r]:
+                            return 0
+                same = same and other == code and finish[b, q] == finish[a, s]
+                found = True
+                break
+        if not found:
+            return 0
+    return 2 if same else 1
+
+
+@nb.njit(cache=True)
+def _is_new(task: Task, nodes: Nodes, b: int, words: int) -> bool:
+    """File a node that has just reached a new moment, unless one on file makes it needless.
+
+    A node on file that takes its place must be free to do all b could: what it was barred from is cleared,
+    and if it was expanded under those bars it is opened again.
+    """
+    fact, bits, bucket = nodes.fact, nodes.bits, nodes.bucket
+    place = _hash(bits, b, words) % bucket.shape[0]
+    a = bucket[place]
+    while a >= 0:
+        alike = fact[a, STATE] != DEAD
+        for w in range(words):
+            if bits[a, w] != bits[b, w]:
+                alike = False
+                break
+        if alike:
+            # A node that merely waited may rest only on one of the same moment: else two could rest on each other.
+            how = 0
+            if fact[b, WAITED] % 2 == 0 or fact[a, TIME] == fact[b, TIME]:
+                how = _dominates(task, nodes, a, b)
+            if how > 0:
+                freed = False
+                for w in range(words, 4 * words):
+                    kept = bits[a, w] & bits[b, w] if how == 2 else np.uint64(0)
+                    if kept != bits[a, w]:
+                        bits[a, w] = kept
+                        freed = True
+                if freed and fact[a, STATE] == EXPANDED:
+                    fact[a, STATE] = OPEN
+                    _push(nodes, a)
+                return False
+            if fact[a, STATE] == OPEN and (fact[a, WAITED] % 2 == 0 or fact[a, TIME] == fact[b, TIME]):
+                free = True
+                for w in range(words, 4 * words):
+                    if bits[b, w] != np.uint64(0):
+                        free = False
+                        break
+                if free and _dominates(task, nodes, b, a) > 0:
+                    fact[a, STATE] = DEAD
+        a = fact[a, NEXT]
+    fact[b, NEXT] = bucket[place]
+    fact[b, WAITED] += 2
+    bucket[place] = b
+    return True
+
+
+@nb.njit(cache=True)
+def _used(task: Task, nodes: Nodes, n: int, used_r: Any) -> None:
+    used_r[:] = 0
+    for s in range(nodes.fact[n, NUM_RUNNING]):
+        code = nodes.running[n, s]
+        for r in range(used_r.shape[0]):
+            used_r[r] += task.need_imr[code >> 1, code & 1, r]
+
+
+@nb.njit(cache=True)
+def _fits(task: Task, used_r: Any, i: int, m: int) -> bool:
+    if task.dur_im[i, m] >= NEVER:
+        return False
+    for r in range(used_r.shape[0]):
+        if used_r[r] + task.need_imr[i, m, r] > task.cap_r[r]:
+            return False
+    return True
+
+
+@nb.njit(cache=True)
+def _is_ready(task: Task, nodes: Nodes, n: int, i: int, words: int, done_w: Any) -> bool:
+    if _has(nodes.bits, n, 0, i):
+        return False
+    for w in range(words):
+        if task.ancestors_iw[i, w] & ~done_w[w] != np.uint64(0):
+            return False
+    return True
+
+
+@nb.njit(cache=True)
+def _finished(nodes: Nodes, n: int, words: int, done_w: Any) -> None:
+    for w in range(words):
+        done_w[w] = nodes.bits[n, w]
+    for s in range(nodes.fact[n, NUM_RUNNING]):
+        i = nodes.running[n, s] >> 1
+        done_w[i >> 6] &= ~(np.uint64(1) << np.uint64(i & 63))
+
+
+@nb.njit(cache=True)
+def _copy(nodes: Nodes, n: int, words: int) -> int:
+    """A new node like n, its child; not yet in the heap."""
+    c = nodes.control[NUM_NODES]
+    nodes.control[NUM_NODES] += 1
+    nodes.fact[c] = nodes.fact[n]
+    nodes.bits[c] = nodes.bits[n]
+    nodes.fact[c, PARENT] = n
+    nodes.fact[c, ACTION] = -1
+    nodes.fact[c, NEXT] = -1
+    nodes.fact[c, STATE] = OPEN
+    nodes.fact[c, WAITED] = 0
+    for s in range(nodes.fact[n, NUM_RUNNING]):
+        nodes.running[c, s] = nodes.running[n, s]
+        nodes.finish[c, s] = nodes.finish[n, s]
+    return c
+
+
+@nb.njit(cache=True)
+def _advance(task: Task, nodes: Nodes, c: int, words: int, used_r: Any, done_w: Any) -> None:
+    """Bar what was left waiting although it fitted, then go to the next completion, in place.
+
+    Starting such an operator in the same mode before something took its room would be starting it late.
+    """
+    fact, bits = nodes.fact, nodes.bits
+    _used(task, nodes, c, used_r)
+    _finished(nodes, c, words, done_w)
+    for w in range(words, 3 * words):
+        bits[c, w] = np.uint64(0)
+    for i in range(task.dur_im.shape[0]):
+        if _is_ready(task, nodes, c, i, words, done_w):
+            for m in range(2):
+                if _fits(task, used_r, i, m):
+                    _set(bits, c, (1 + m) * words, i)
+    moment = nodes.finish[c, 0]
+    for s in range(1, fact[c, NUM_RUNNING]):
+        moment = min(moment, nodes.finish[c, s])
+    kept = 0
+    for s in range(fact[c, NUM_RUNNING]):
+        if nodes.finish[c, s] > moment:
+            nodes.running[c, kept] = nodes.running[c, s]
+            nodes.finish[c, kept] = nodes.finish[c, s]
+            kept += 1
+    fact[c, NUM_RUNNING] = kept
+    fact[c, TIME] = moment
+    fact[c, WAITED] = 1 if fact[c, LAST] < 0 else 0
+    fact[c, LAST] = -1
+
+
+@nb.njit(cache=True)
+def _can_start(task: Task, nodes: Nodes, n: int, i: int, m: int, words: int, used_r: Any) -> bool:
+    if _has(nodes.bits, n, (1 + m) * words, i) or (m == 1 and _has(nodes.bits, n, 3 * words, i)):
+        return False
+    return _fits(task, used_r, i, m)
+
+
+@nb.njit(cache=True)
+def _settle(task: Task, nodes: Nodes, c: int, words: int, used_r: Any, done_w: Any, may_go: bool) -> None:
+    """Bound a new child; keep it if it may still beat the incumbent.
+
+    A child that can start nothing more now goes on to the next completion at once (``may_go``).
+    """
+    fact, control = nodes.fact, nodes.control
+    size = task.dur_im.shape[0]
+    if may_go and fact[c, DEPTH] < size:
+        _used(task, nodes, c, used_r)
+        _finished(nodes, c, words, done_w)
+        stuck = True
+        for i in range(fact[c, LAST] + 1, size):
+            if _is_ready(task, nodes, c, i, words, done_w) and (
+                _can_start(task, nodes, c, i, 0, words, used_r)
+                or _can_start(task, nodes, c, i, 1, words, used_r)
+            ):
+                stuck = False
+                break
+        if stuck:
+            _advance(task, nodes, c, words, used_r, done_w)
+    bound = max(fact[c, BOUND], _bound(task, nodes, c))
+    if bound >= control[INCUMBENT]:
+        control[NUM_NODES] -= 1
+        return
+    fact[c, BOUND] = bound
+    if fact[c, DEPTH] == size:
+        # Its bound is its makespan: the last completion.
+        control[INCUMBENT] = bound
+        control[BEST_NODE] = c
+        return
+    if fact[c, LAST] < 0 and not _is_new(task, nodes, c, words):
+        control[NUM_NODES] -= 1
+        return
+    _push(nodes, c)
+
+
+@nb.njit(cache=True)
+def _relax_here(task: Task, nodes: Nodes, n: int, num_rounds: int) -> None:
+    """Tune a weight set to what is left at node n, and take it into use if it says more than the others."""
+    size = task.dur_im.shape[0]
+    left_im = task.dur_im.copy()
+    for i in range(size):
+        if _has(nodes.bits, n, 0, i):
+            left_im[i, 0] = 0
+            left_im[i, 1] = NEVER
+    now = nodes.fact[n, TIME]
+    for s in range(nodes.fact[n, NUM_RUNNING]):
+        code = nodes.running[n, s]
+        left_im[code >> 1, code & 1] = nodes.finish[n, s] - now
+        left_im[code >> 1, 1 - (code & 1)] = NEVER
+    weight_im = np.zeros((size, 2))
+    pick_i = np.zeros(size, dtype=np.int64)
+    found = relax(
+        left_im,
+        task.frac_imr,
+        task.exclusive,
+        task.pred_start,
+        task.pred_index,
+        num_rounds,
+        1e-7,
+        weight_im,
+        pick_i,
+    )
+    if now + ceil_safely(found) > nodes.fact[n, BOUND]:
+        add_weights(task, nodes, weight_im)
+
+
+@nb.njit(cache=True)
+def search_slice(task: Task, nodes: Nodes, max_expansions: int) -> int:
+    """Expand up to so many nodes; return ``PROVEN``, ``FULL`` (no room for more nodes) or ``RUNNING``."""
+    fact, bits, control = nodes.fact, nodes.bits, nodes.control
+    size, words = task.ancestors_iw.shape
+    used_r = np.zeros(task.cap_r.shape[0], dtype=np.int64)
+    done_w = np.zeros(words, dtype=np.uint64)
+    hand_r = np.zeros(task.cap_r.shape[0], dtype=np.int64)
+    hand_w = np.zeros(words, dtype=np.uint64)
+    room = nodes.fact.shape[0]
+    for _ in range(max_expansions):
+        if control[HEAP_SIZE] == 0:
+            return PROVEN
+        # Each expansion adds at most two children an operator and one that waits; reopened nodes need heap room.
+        if control[NUM_NODES] + 2 * size + 2 >= room or control[HEAP_SIZE] + 4 * size + 4 >= room:
+            return FULL
+        n = nodes.heap[0]
+        if fact[n, BOUND] >= control[INCUMBENT]:
+            return PROVEN
+        n = _pop(nodes)
+        if fact[n, STATE] != OPEN:
+            continue
+        control[NUM_EXPANDED] += 1
+        if control[NUM_EXPANDED] >= control[NEXT_RELAX]:
+            control[NEXT_RELAX] = control[NUM_EXPANDED] + 256
+            _relax_here(task, nodes, n, 100)
+        sharper = _bound(task, nodes, n)
+        if sharper > fact[n, BOUND]:
+            # Weight sets found since may say more than when it was made: back to its true place.
+            fact[n, BOUND] = sharper
+            if sharper < control[INCUMBENT]:
+                _push(nodes, n)
+            continue
+        fact[n, STATE] = EXPANDED
+        _used(task, nodes, n, used_r)
+        _finished(nodes, n, words, done_w)
+        idle = fact[n, NUM_RUNNING] == 0
+        if fact[n, NUM_RUNNING] > 0:
+            c = _copy(nodes, n, words)
+            _advance(task, nodes, c, words, hand_r, hand_w)
+            _settle(task, nodes, c, words, hand_r, hand_w, False)
+        for i in range(fact[n, LAST] + 1, size):
+            if not _is_ready(task, nodes, n, i, words, done_w):
+                continue
+            twin = task.twin_i[i]
+            if twin >= 0 and not _has(bits, n, 0, twin):
+                continue
+            for m in range(2):
+                if not _can_start(task, nodes, n, i, m, words, used_r):
+                    continue
+                c = _copy(nodes, n, words)
+                _set(bits, c, 0, i)
+                s = fact[c, NUM_RUNNING]
+                nodes.running[c, s] = 2 * i + m
+                nodes.finish[c, s] = fact[c, TIME] + task.dur_im[i, m]
+                fact[c, NUM_RUNNING] += 1
+                fact[c, LAST] = i
+                fact[c, DEPTH] += 1
+                fact[c, ACTION] = 2 * i + m
+                fact[c, BEGAN] = fact[c, TIME]
+                if task.exclusive and idle:
+                    # An operator that stops the chip does so at the first idle moment it is ready for, and
+                    # those of one moment go in index order: any later one could be moved there.
+                    for j in range(i if m == 1 else size):
+                        if j != i and _is_ready(task, nodes, n, j, words, done_w):
+                            _set(bits, c, 3 * words, j)
+                _settle(task, nodes, c, words, hand_r, hand_w, True)
+    return RUNNING
