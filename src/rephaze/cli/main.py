@@ -9,6 +9,7 @@ from typing import Annotated
 
 import typer
 
+from rephaze.cli import extract, graph, models
 from rephaze.cli.output import ExitCode, stderr
 from rephaze.errors import RephazeError
 
@@ -22,7 +23,7 @@ app = typer.Typer(
 )
 
 # In the order a user meets them: help lists them so.
-_COMMANDS: tuple[ModuleType, ...] = ()
+_COMMANDS: tuple[ModuleType, ...] = (models, extract, graph)
 for module in _COMMANDS:
     module.register(app)
 
