@@ -22,8 +22,8 @@ NUM_FACTS = 11
 # Node states.
 OPEN, EXPANDED, DEAD = 0, 1, 2
 # Entries of Nodes.control.
-NUM_NODES, HEAP_SIZE, INCUMBENT, BEST_NODE, BEST_ACTION, NUM_EXPANDED, NUM_SETS, NEXT_RELAX = range(8)
-NUM_CONTROLS = 8
+NUM_NODES, HEAP_SIZE, INCUMBENT, BEST_NODE, BEST_ACTION, NUM_EXPANDED, NUM_SETS, NEXT_RELAX, RELAX_STEP = range(9)
+NUM_CONTROLS = 9
 # What a slice of the search ended with.
 RUNNING, PROVEN, FULL = 0, 1, 2
 
@@ -35,7 +35,9 @@ class Task(NamedTuple):
     need_imr: Any
     cap_r: Any
     frac_imr: Any
+    """What the bounds weigh by: parts of each capacity, then sets that never overlap (``relaxation.relax``)."""
     ancestors_iw: Any
+    descendants_iw: Any
     pred_start: Any
     pred_index: Any
     tail_i: Any
@@ -85,7 +87,7 @@ def new_nodes(task: Task, width: int, capacity: int, max_sets: int) -> Nodes:
         control=np.zeros(NUM_CONTROLS, dtype=np.int64),
     )
     nodes.fact[0, [LAST, PARENT, ACTION, NEXT]] = -1
-    nodes.control[[NUM_NODES, HEAP_SIZE, NEXT_RELAX]] = 1, 1, 64
+    nodes.control[[NUM_NODES, HEAP_SIZE, NEXT_RELAX, RELAX_STEP]] = 1, 1, 64, 256
     nodes.control[[BEST_NODE, BEST_ACTION]] = -1
     return nodes
 
@@ -233,36 +235,63 @@ def _bound(task: Task, nodes: Nodes, n: int) -> int:
 
 
 @nb.njit(cache=True)
-def _dominates(task: Task, nodes: Nodes, a: int, b: int) -> int:
+def _dominates(task: Task, nodes: Nodes, a: int, b: int, words: int) -> int:
     """Whether node a can do whatever b can, no later: 0 no, 1 yes, 2 yes and both have the same future.
 
-    Both have started the same operators.
+    Both have started the same operators. From b's moment on, a must hold no more of anything than b at any
+    time, what others wait for must end no later in a, and so must the last of all.
     """
     fact, running, finish = nodes.fact, nodes.running, nodes.finish
     moment = fact[b, TIME]
     if fact[a, TIME] > moment:
         return 0
-    same = fact[a, TIME] == moment and fact[a, NUM_RUNNING] == fact[b, NUM_RUNNING]
-    for s in range(fact[a, NUM_RUNNING]):
+    num_a, num_b = fact[a, NUM_RUNNING], fact[b, NUM_RUNNING]
+    last_a, last_b = moment, moment
+    for q in range(num_b):
+        last_b = max(last_b, finish[b, q])
+    for s in range(num_a):
+        last_a = max(last_a, finish[a, s])
+    if last_a > last_b:
+        return 0
+    same = fact[a, TIME] == moment and num_a == num_b
+    for s in range(num_a):
         if finish[a, s] <= moment:
             continue
-        code, found = running[a, s], False
-        for q in range(fact[b, NUM_RUNNING]):
-            other = running[b, q]
-            if other >> 1 == code >> 1:
-                if finish[b, q] < finish[a, s]:
-                    return 0
-                if other != code:
-                    for r in range(task.cap_r.shape[0]):
-                        i = code >> 1
-                        if task.need_imr[i, code & 1, r] > task.need_imr[i, other & 1, r]:
-                            return 0
-                same = same and other == code and finish[b, q] == finish[a, s]
-                found = True
+        code = running[a, s]
+        awaited = False
+        for w in range(words):
+            if task.descendants_iw[code >> 1, w] & ~nodes.bits[b, w] != np.uint64(0):
+                awaited = True
+                break
+        if not awaited and not same:
+            continue
+        found = False
+        for q in range(num_b):
+            if running[b, q] >> 1 == code >> 1:
+                found = finish[b, q] >= finish[a, s]
+                same = same and running[b, q] == code and finish[b, q] == finish[a, s]
                 break
         if not found:
-            return 0
-    return 2 if same else 1
+            same = False
+            if awaited:
+                return 0
+    if same:
+        return 2
+    # b's use falls only when something of b ends: enough to compare then, and at its moment.
+    for p in range(-1, num_b):
+        time = moment if p < 0 else finish[b, p]
+        for r in range(task.cap_r.shape[0]):
+            excess = 0
+            for s in range(num_a):
+                if finish[a, s] > time:
+                    excess += task.need_imr[running[a, s] >> 1, running[a, s] & 1, r]
+            if excess > 0:
+                for q in range(num_b):
+                    if finish[b, q] > time:
+                        excess -= task.need_imr[running[b, q] >> 1, running[b, q] & 1, r]
+                if excess > 0:
+                    return 0
+    return 1
 
 
 @nb.njit(cache=True)
@@ -285,7 +314,7 @@ def _is_new(task: Task, nodes: Nodes, b: int, words: int) -> bool:
             # A node that merely waited may rest only on one of the same moment: else two could rest on each other.
             how = 0
             if fact[b, WAITED] % 2 == 0 or fact[a, TIME] == fact[b, TIME]:
-                how = _dominates(task, nodes, a, b)
+                how = _dominates(task, nodes, a, b, words)
             if how > 0:
                 freed = False
                 for w in range(words, 4 * words):
@@ -303,7 +332,7 @@ def _is_new(task: Task, nodes: Nodes, b: int, words: int) -> bool:
                     if bits[b, w] != np.uint64(0):
                         free = False
                         break
-                if free and _dominates(task, nodes, b, a) > 0:
+                if free and _dominates(task, nodes, b, a, words) > 0:
                     fact[a, STATE] = DEAD
         a = fact[a, NEXT]
     fact[b, NEXT] = bucket[place]
@@ -444,8 +473,8 @@ def _settle(task: Task, nodes: Nodes, c: int, words: int, used_r: Any, done_w: A
 
 
 @nb.njit(cache=True)
-def _relax_here(task: Task, nodes: Nodes, n: int, num_rounds: int) -> None:
-    """Tune a weight set to what is left at node n, and take it into use if it says more than the others."""
+def _relax_here(task: Task, nodes: Nodes, n: int, num_rounds: int) -> bool:
+    """Tune a weight set to what is left at node n; take it into use, and say so, if it tells more."""
     size = task.dur_im.shape[0]
     left_im = task.dur_im.copy()
     for i in range(size):
@@ -470,8 +499,63 @@ def _relax_here(task: Task, nodes: Nodes, n: int, num_rounds: int) -> None:
         weight_im,
         pick_i,
     )
-    if now + ceil_safely(found) > nodes.fact[n, BOUND]:
-        add_weights(task, nodes, weight_im)
+    if now + ceil_safely(found) <= nodes.fact[n, BOUND]:
+        return False
+    add_weights(task, nodes, weight_im)
+    return True
+
+
+@nb.njit(cache=True)
+def _totals(task: Task, nodes: Nodes, n: int, total_k: Any) -> int:
+    """Fill the price of what is left at a node under each weight set; return its longest remaining tail."""
+    fact, bits = nodes.fact, nodes.bits
+    size = task.dur_im.shape[0]
+    num_sets = min(nodes.control[NUM_SETS], nodes.weight.shape[0])
+    longest = 0
+    total_k[:] = 0.0
+    for i in range(size):
+        if not _has(bits, n, 0, i):
+            longest = max(longest, task.tail_i[i])
+            for k in range(num_sets):
+                total_k[k] += nodes.price[k, i]
+    now = fact[n, TIME]
+    for s in range(fact[n, NUM_RUNNING]):
+        code = nodes.running[n, s]
+        for k in range(num_sets):
+            total_k[k] += nodes.weight[k, code >> 1, code & 1] * (nodes.finish[n, s] - now)
+    return longest
+
+
+@nb.njit(cache=True)
+def _bound_of_start(task: Task, nodes: Nodes, n: int, i: int, m: int, total_k: Any) -> int:
+    """A bound on node n with one more start, from n's totals alone: most children end here, unmade."""
+    length = task.dur_im[i, m]
+    now = nodes.fact[n, TIME]
+    best = max(
+        nodes.fact[n, BOUND],
+        now + length + task.tail_i[i] - min(task.dur_im[i, 0], task.dur_im[i, 1]),
+    )
+    for k in range(min(nodes.control[NUM_SETS], nodes.weight.shape[0])):
+        total = total_k[k] - nodes.price[k, i] + nodes.weight[k, i, m] * length
+        best = max(best, now + ceil_safely(total))
+    return best
+
+
+@nb.njit(cache=True)
+def _bound_of_wait(nodes: Nodes, n: int, longest: int, total_k: Any) -> int:
+    """A bound on node n gone on to its next completion."""
+    now = nodes.fact[n, TIME]
+    moment = nodes.finish[n, 0]
+    for s in range(1, nodes.fact[n, NUM_RUNNING]):
+        moment = min(moment, nodes.finish[n, s])
+    best = max(nodes.fact[n, BOUND], moment + longest)
+    for k in range(min(nodes.control[NUM_SETS], nodes.weight.shape[0])):
+        busy = 0.0
+        for s in range(nodes.fact[n, NUM_RUNNING]):
+            code = nodes.running[n, s]
+            busy += nodes.weight[k, code >> 1, code & 1]
+        best = max(best, now + ceil_safely(total_k[k] + (1.0 - busy) * (moment - now)))
+    return best
 
 
 @nb.njit(cache=True)
@@ -483,26 +567,34 @@ def search_slice(task: Task, nodes: Nodes, max_expansions: int) -> int:
     done_w = np.zeros(words, dtype=np.uint64)
     hand_r = np.zeros(task.cap_r.shape[0], dtype=np.int64)
     hand_w = np.zeros(words, dtype=np.uint64)
+    total_k = np.zeros(nodes.weight.shape[0])
     room = nodes.fact.shape[0]
     for _ in range(max_expansions):
         if control[HEAP_SIZE] == 0:
             return PROVEN
-        # Each expansion adds at most two children an operator and one that waits; reopened nodes need heap room.
-        if control[NUM_NODES] + 2 * size + 2 >= room or control[HEAP_SIZE] + 4 * size + 4 >= room:
+        # Each expansion adds at most two children an operator and one that waits.
+        if control[NUM_NODES] + 2 * size + 2 >= room:
             return FULL
-        n = nodes.heap[0]
-        if fact[n, BOUND] >= control[INCUMBENT]:
+        if fact[nodes.heap[0], BOUND] >= control[INCUMBENT]:
             return PROVEN
         n = _pop(nodes)
         if fact[n, STATE] != OPEN:
             continue
         control[NUM_EXPANDED] += 1
         if control[NUM_EXPANDED] >= control[NEXT_RELAX]:
-            control[NEXT_RELAX] = control[NUM_EXPANDED] + 256
-            _relax_here(task, nodes, n, 100)
-        sharper = _bound(task, nodes, n)
+            # Tuning pays while it raises bounds; each time it does not, wait longer before the next.
+            if _relax_here(task, nodes, n, 100):
+                control[RELAX_STEP] = 256
+            else:
+                control[RELAX_STEP] = min(2 * control[RELAX_STEP], 16384)
+            control[NEXT_RELAX] = control[NUM_EXPANDED] + control[RELAX_STEP]
+        longest = _totals(task, nodes, n, total_k)
+        now = fact[n, TIME]
+        sharper = now + longest
+        for k in range(min(control[NUM_SETS], nodes.weight.shape[0])):
+            sharper = max(sharper, now + ceil_safely(total_k[k]))
         if sharper > fact[n, BOUND]:
-            # Weight sets found since may say more than when it was made: back to its true place.
+            # Weight sets found since it was made say more: back to its true place.
             fact[n, BOUND] = sharper
             if sharper < control[INCUMBENT]:
                 _push(nodes, n)
@@ -511,7 +603,7 @@ def search_slice(task: Task, nodes: Nodes, max_expansions: int) -> int:
         _used(task, nodes, n, used_r)
         _finished(nodes, n, words, done_w)
         idle = fact[n, NUM_RUNNING] == 0
-        if fact[n, NUM_RUNNING] > 0:
+        if not idle and _bound_of_wait(nodes, n, longest, total_k) < control[INCUMBENT]:
             c = _copy(nodes, n, words)
             _advance(task, nodes, c, words, hand_r, hand_w)
             _settle(task, nodes, c, words, hand_r, hand_w, False)
@@ -524,16 +616,18 @@ def search_slice(task: Task, nodes: Nodes, max_expansions: int) -> int:
             for m in range(2):
                 if not _can_start(task, nodes, n, i, m, words, used_r):
                     continue
+                if _bound_of_start(task, nodes, n, i, m, total_k) >= control[INCUMBENT]:
+                    continue
                 c = _copy(nodes, n, words)
                 _set(bits, c, 0, i)
                 s = fact[c, NUM_RUNNING]
                 nodes.running[c, s] = 2 * i + m
-                nodes.finish[c, s] = fact[c, TIME] + task.dur_im[i, m]
+                nodes.finish[c, s] = now + task.dur_im[i, m]
                 fact[c, NUM_RUNNING] += 1
                 fact[c, LAST] = i
                 fact[c, DEPTH] += 1
                 fact[c, ACTION] = 2 * i + m
-                fact[c, BEGAN] = fact[c, TIME]
+                fact[c, BEGAN] = now
                 if task.exclusive and idle:
                     # An operator that stops the chip does so at the first idle moment it is ready for, and
                     # those of one moment go in index order: any later one could be moved there.

@@ -105,6 +105,10 @@ def solve_by_cpsat(
             model.add_cumulative(users, needs, cap)
             if not is_chip:
                 model.add(sum(load) <= cap * (total - held))
+    for k in range(len(task.cap_r), task.frac_imr.shape[2]):
+        apart = [i for i in range(size) if task.frac_imr[i, 0, k] > 0]
+        spent = [one[i] * (1 - choice[i]) if task.exclusive else length[i] for i in apart]
+        model.add(sum(spent) <= total - held)
     if task.exclusive:
         _add_exclusive_rows(model, task, total, start, choice, one, every, preds, makespan)
     model.minimize(total)

@@ -32,6 +32,7 @@ class Part:
 
     ops: Ints
     ancestors_iw: Bits
+    descendants_iw: Bits
     pred_start: Ints
     """Immediate predecessors of i: ``pred_index[pred_start[i]:pred_start[i + 1]]``, nothing implied by others."""
     pred_index: Ints
@@ -173,6 +174,7 @@ def _part(structure: ScheduleStructure, kept: NDArray[np.intp], before: Flags) -
     return Part(
         ops=structure.order[kept],
         ancestors_iw=_packed(before),
+        descendants_iw=_packed(before.T),
         pred_start=np.cumsum([0, *map(len, preds)], dtype=np.int64),
         pred_index=np.concatenate(preds).astype(np.int64),
         family=np.array(family, dtype=np.int64),
