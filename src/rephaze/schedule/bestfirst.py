@@ -171,8 +171,7 @@ def _before(fact: Any, a: int, b: int) -> bool:
 
 
 @nb.njit(cache=True)
-def _push(nodes: Nodes, n: int) -> None:
-    heap, fact, control = nodes.heap, nodes.fact, nodes.control
+def _push(heap: Any, fact: Any, control: Any, n: int) -> None:
     at = control[HEAP_SIZE]
     control[HEAP_SIZE] += 1
     while at > 0:
@@ -185,8 +184,7 @@ def _push(nodes: Nodes, n: int) -> None:
 
 
 @nb.njit(cache=True)
-def _pop(nodes: Nodes) -> int:
-    heap, fact, control = nodes.heap, nodes.fact, nodes.control
+def _pop(heap: Any, fact: Any, control: Any) -> int:
     top = heap[0]
     control[HEAP_SIZE] -= 1
     size = control[HEAP_SIZE]
@@ -207,41 +205,90 @@ def _pop(nodes: Nodes) -> int:
 
 
 @nb.njit(cache=True)
-def _bound(task: Task, nodes: Nodes, n: int) -> int:
-    """The best lower bound on any completion of a node: paths, and every weight set."""
-    fact, bits = nodes.fact, nodes.bits
+def _price_rest(
+    dur_im: Any,
+    tail_i: Any,
+    fact: Any,
+    bits: Any,
+    running: Any,
+    finish: Any,
+    weight: Any,
+    price: Any,
+    num_sets: int,
+    n: int,
+    total_k: Any,
+) -> tuple[int, int]:
+    """Fill the price of what is left at a node under each weight set; return a bound and its longest tail."""
     now = fact[n, TIME]
-    best = now
-    for s in range(fact[n, NUM_RUNNING]):
-        code = nodes.running[n, s]
-        i = code >> 1
-        rest = task.tail_i[i] - min(task.dur_im[i, 0], task.dur_im[i, 1])
-        best = max(best, nodes.finish[n, s] + rest)
-    size = task.dur_im.shape[0]
-    num_sets = min(nodes.control[NUM_SETS], nodes.weight.shape[0])
-    for i in range(size):
-        if not _has(bits, n, 0, i):
-            best = max(best, now + task.tail_i[i])
+    longest = 0
     for k in range(num_sets):
-        total = 0.0
-        for i in range(size):
-            if not _has(bits, n, 0, i):
-                total += nodes.price[k, i]
-        for s in range(fact[n, NUM_RUNNING]):
-            code = nodes.running[n, s]
-            total += nodes.weight[k, code >> 1, code & 1] * (nodes.finish[n, s] - now)
-        best = max(best, now + ceil_safely(total))
+        total_k[k] = 0.0
+    for i in range(dur_im.shape[0]):
+        if not _has(bits, n, 0, i):
+            longest = max(longest, tail_i[i])
+            for k in range(num_sets):
+                total_k[k] += price[k, i]
+    bound = now + longest
+    for s in range(fact[n, NUM_RUNNING]):
+        code = running[n, s]
+        i = code >> 1
+        bound = max(bound, finish[n, s] + tail_i[i] - min(dur_im[i, 0], dur_im[i, 1]))
+        for k in range(num_sets):
+            total_k[k] += weight[k, i, code & 1] * (finish[n, s] - now)
+    for k in range(num_sets):
+        bound = max(bound, now + ceil_safely(total_k[k]))
+    return bound, longest
+
+
+@nb.njit(cache=True)
+def _bound_of_start(
+    dur_im: Any,
+    tail_i: Any,
+    fact: Any,
+    weight: Any,
+    price: Any,
+    num_sets: int,
+    n: int,
+    i: int,
+    m: int,
+    total_k: Any,
+) -> int:
+    """A bound on node n with one more start, from n's totals alone: most children end here, unmade."""
+    length = dur_im[i, m]
+    now = fact[n, TIME]
+    best = max(fact[n, BOUND], now + length + tail_i[i] - min(dur_im[i, 0], dur_im[i, 1]))
+    for k in range(num_sets):
+        best = max(best, now + ceil_safely(total_k[k] - price[k, i] + weight[k, i, m] * length))
     return best
 
 
 @nb.njit(cache=True)
-def _dominates(task: Task, nodes: Nodes, a: int, b: int, words: int) -> int:
+def _bound_of_wait(
+    fact: Any, running: Any, finish: Any, weight: Any, num_sets: int, n: int, longest: int, total_k: Any
+) -> int:
+    """A bound on node n gone on to its next completion."""
+    now = fact[n, TIME]
+    moment = finish[n, 0]
+    for s in range(1, fact[n, NUM_RUNNING]):
+        moment = min(moment, finish[n, s])
+    best = max(fact[n, BOUND], moment + longest)
+    for k in range(num_sets):
+        busy = 0.0
+        for s in range(fact[n, NUM_RUNNING]):
+            busy += weight[k, running[n, s] >> 1, running[n, s] & 1]
+        best = max(best, now + ceil_safely(total_k[k] + (1.0 - busy) * (moment - now)))
+    return best
+
+
+@nb.njit(cache=True)
+def _dominates(
+    need_imr: Any, descendants_iw: Any, fact: Any, bits: Any, running: Any, finish: Any, a: int, b: int, words: int
+) -> int:
     """Whether node a can do whatever b can, no later: 0 no, 1 yes, 2 yes and both have the same future.
 
     Both have started the same operators. From b's moment on, a must hold no more of anything than b at any
     time, what others wait for must end no later in a, and so must the last of all.
     """
-    fact, running, finish = nodes.fact, nodes.running, nodes.finish
     moment = fact[b, TIME]
     if fact[a, TIME] > moment:
         return 0
@@ -260,7 +307,7 @@ def _dominates(task: Task, nodes: Nodes, a: int, b: int, words: int) -> int:
         code = running[a, s]
         awaited = False
         for w in range(words):
-            if task.descendants_iw[code >> 1, w] & ~nodes.bits[b, w] != np.uint64(0):
+            if descendants_iw[code >> 1, w] & ~bits[b, w] != np.uint64(0):
                 awaited = True
                 break
         if not awaited and not same:
@@ -280,28 +327,39 @@ def _dominates(task: Task, nodes: Nodes, a: int, b: int, words: int) -> int:
     # b's use falls only when something of b ends: enough to compare then, and at its moment.
     for p in range(-1, num_b):
         time = moment if p < 0 else finish[b, p]
-        for r in range(task.cap_r.shape[0]):
+        for r in range(need_imr.shape[2]):
             excess = 0
             for s in range(num_a):
                 if finish[a, s] > time:
-                    excess += task.need_imr[running[a, s] >> 1, running[a, s] & 1, r]
+                    excess += need_imr[running[a, s] >> 1, running[a, s] & 1, r]
             if excess > 0:
                 for q in range(num_b):
                     if finish[b, q] > time:
-                        excess -= task.need_imr[running[b, q] >> 1, running[b, q] & 1, r]
+                        excess -= need_imr[running[b, q] >> 1, running[b, q] & 1, r]
                 if excess > 0:
                     return 0
     return 1
 
 
 @nb.njit(cache=True)
-def _is_new(task: Task, nodes: Nodes, b: int, words: int) -> bool:
+def _is_new(
+    need_imr: Any,
+    descendants_iw: Any,
+    fact: Any,
+    bits: Any,
+    running: Any,
+    finish: Any,
+    heap: Any,
+    bucket: Any,
+    control: Any,
+    b: int,
+    words: int,
+) -> bool:
     """File a node that has just reached a new moment, unless one on file makes it needless.
 
     A node on file that takes its place must be free to do all b could: what it was barred from is cleared,
     and if it was expanded under those bars it is opened again.
     """
-    fact, bits, bucket = nodes.fact, nodes.bits, nodes.bucket
     place = _hash(bits, b, words) % bucket.shape[0]
     a = bucket[place]
     while a >= 0:
@@ -311,10 +369,11 @@ def _is_new(task: Task, nodes: Nodes, b: int, words: int) -> bool:
                 alike = False
                 break
         if alike:
-            # A node that merely waited may rest only on one of the same moment: else two could rest on each other.
+            # A node that merely waited may rest only on one of the same moment: else two could rest on each
+            # other.
             how = 0
             if fact[b, WAITED] % 2 == 0 or fact[a, TIME] == fact[b, TIME]:
-                how = _dominates(task, nodes, a, b, words)
+                how = _dominates(need_imr, descendants_iw, fact, bits, running, finish, a, b, words)
             if how > 0:
                 freed = False
                 for w in range(words, 4 * words):
@@ -324,7 +383,7 @@ def _is_new(task: Task, nodes: Nodes, b: int, words: int) -> bool:
                         freed = True
                 if freed and fact[a, STATE] == EXPANDED:
                     fact[a, STATE] = OPEN
-                    _push(nodes, a)
+                    _push(heap, fact, control, a)
                 return False
             if fact[a, STATE] == OPEN and (fact[a, WAITED] % 2 == 0 or fact[a, TIME] == fact[b, TIME]):
                 free = True
@@ -332,7 +391,7 @@ def _is_new(task: Task, nodes: Nodes, b: int, words: int) -> bool:
                     if bits[b, w] != np.uint64(0):
                         free = False
                         break
-                if free and _dominates(task, nodes, b, a, words) > 0:
+                if free and _dominates(need_imr, descendants_iw, fact, bits, running, finish, b, a, words) > 0:
                     fact[a, STATE] = DEAD
         a = fact[a, NEXT]
     fact[b, NEXT] = bucket[place]
@@ -342,85 +401,99 @@ def _is_new(task: Task, nodes: Nodes, b: int, words: int) -> bool:
 
 
 @nb.njit(cache=True)
-def _used(task: Task, nodes: Nodes, n: int, used_r: Any) -> None:
-    used_r[:] = 0
-    for s in range(nodes.fact[n, NUM_RUNNING]):
-        code = nodes.running[n, s]
+def _used(need_imr: Any, fact: Any, running: Any, n: int, used_r: Any) -> None:
+    for r in range(used_r.shape[0]):
+        used_r[r] = 0
+    for s in range(fact[n, NUM_RUNNING]):
+        code = running[n, s]
         for r in range(used_r.shape[0]):
-            used_r[r] += task.need_imr[code >> 1, code & 1, r]
+            used_r[r] += need_imr[code >> 1, code & 1, r]
 
 
 @nb.njit(cache=True)
-def _fits(task: Task, used_r: Any, i: int, m: int) -> bool:
-    if task.dur_im[i, m] >= NEVER:
+def _fits(dur_im: Any, need_imr: Any, cap_r: Any, used_r: Any, i: int, m: int) -> bool:
+    if dur_im[i, m] >= NEVER:
         return False
     for r in range(used_r.shape[0]):
-        if used_r[r] + task.need_imr[i, m, r] > task.cap_r[r]:
+        if used_r[r] + need_imr[i, m, r] > cap_r[r]:
             return False
     return True
 
 
 @nb.njit(cache=True)
-def _is_ready(task: Task, nodes: Nodes, n: int, i: int, words: int, done_w: Any) -> bool:
-    if _has(nodes.bits, n, 0, i):
+def _is_ready(ancestors_iw: Any, bits: Any, n: int, i: int, words: int, done_w: Any) -> bool:
+    if _has(bits, n, 0, i):
         return False
     for w in range(words):
-        if task.ancestors_iw[i, w] & ~done_w[w] != np.uint64(0):
+        if ancestors_iw[i, w] & ~done_w[w] != np.uint64(0):
             return False
     return True
 
 
 @nb.njit(cache=True)
-def _finished(nodes: Nodes, n: int, words: int, done_w: Any) -> None:
+def _finished(fact: Any, bits: Any, running: Any, n: int, words: int, done_w: Any) -> None:
     for w in range(words):
-        done_w[w] = nodes.bits[n, w]
-    for s in range(nodes.fact[n, NUM_RUNNING]):
-        i = nodes.running[n, s] >> 1
+        done_w[w] = bits[n, w]
+    for s in range(fact[n, NUM_RUNNING]):
+        i = running[n, s] >> 1
         done_w[i >> 6] &= ~(np.uint64(1) << np.uint64(i & 63))
 
 
 @nb.njit(cache=True)
-def _copy(nodes: Nodes, n: int, words: int) -> int:
+def _copy(fact: Any, bits: Any, running: Any, finish: Any, control: Any, n: int) -> int:
     """A new node like n, its child; not yet in the heap."""
-    c = nodes.control[NUM_NODES]
-    nodes.control[NUM_NODES] += 1
-    nodes.fact[c] = nodes.fact[n]
-    nodes.bits[c] = nodes.bits[n]
-    nodes.fact[c, PARENT] = n
-    nodes.fact[c, ACTION] = -1
-    nodes.fact[c, NEXT] = -1
-    nodes.fact[c, STATE] = OPEN
-    nodes.fact[c, WAITED] = 0
-    for s in range(nodes.fact[n, NUM_RUNNING]):
-        nodes.running[c, s] = nodes.running[n, s]
-        nodes.finish[c, s] = nodes.finish[n, s]
+    c = control[NUM_NODES]
+    control[NUM_NODES] += 1
+    for f in range(NUM_FACTS):
+        fact[c, f] = fact[n, f]
+    for w in range(bits.shape[1]):
+        bits[c, w] = bits[n, w]
+    fact[c, PARENT] = n
+    fact[c, ACTION] = -1
+    fact[c, NEXT] = -1
+    fact[c, STATE] = OPEN
+    fact[c, WAITED] = 0
+    for s in range(fact[n, NUM_RUNNING]):
+        running[c, s] = running[n, s]
+        finish[c, s] = finish[n, s]
     return c
 
 
 @nb.njit(cache=True)
-def _advance(task: Task, nodes: Nodes, c: int, words: int, used_r: Any, done_w: Any) -> None:
+def _advance(
+    dur_im: Any,
+    need_imr: Any,
+    cap_r: Any,
+    ancestors_iw: Any,
+    fact: Any,
+    bits: Any,
+    running: Any,
+    finish: Any,
+    c: int,
+    words: int,
+    used_r: Any,
+    done_w: Any,
+) -> None:
     """Bar what was left waiting although it fitted, then go to the next completion, in place.
 
     Starting such an operator in the same mode before something took its room would be starting it late.
+    ``used_r`` and ``done_w`` are those of the node.
     """
-    fact, bits = nodes.fact, nodes.bits
-    _used(task, nodes, c, used_r)
-    _finished(nodes, c, words, done_w)
     for w in range(words, 3 * words):
         bits[c, w] = np.uint64(0)
-    for i in range(task.dur_im.shape[0]):
-        if _is_ready(task, nodes, c, i, words, done_w):
+    for i in range(dur_im.shape[0]):
+        if _is_ready(ancestors_iw, bits, c, i, words, done_w):
             for m in range(2):
-                if _fits(task, used_r, i, m):
+                if _fits(dur_im, need_imr, cap_r, used_r, i, m):
                     _set(bits, c, (1 + m) * words, i)
-    moment = nodes.finish[c, 0]
+    moment = finish[c, 0]
     for s in range(1, fact[c, NUM_RUNNING]):
-        moment = min(moment, nodes.finish[c, s])
+        moment = min(moment, finish[c, s])
     kept = 0
     for s in range(fact[c, NUM_RUNNING]):
-        if nodes.finish[c, s] > moment:
-            nodes.running[c, kept] = nodes.running[c, s]
-            nodes.finish[c, kept] = nodes.finish[c, s]
+        if finish[c, s] > moment:
+            running[c, kept] = running[c, s]
+            finish[c, kept] = finish[c, s]
             kept += 1
     fact[c, NUM_RUNNING] = kept
     fact[c, TIME] = moment
@@ -429,47 +502,8 @@ def _advance(task: Task, nodes: Nodes, c: int, words: int, used_r: Any, done_w: 
 
 
 @nb.njit(cache=True)
-def _can_start(task: Task, nodes: Nodes, n: int, i: int, m: int, words: int, used_r: Any) -> bool:
-    if _has(nodes.bits, n, (1 + m) * words, i) or (m == 1 and _has(nodes.bits, n, 3 * words, i)):
-        return False
-    return _fits(task, used_r, i, m)
-
-
-@nb.njit(cache=True)
-def _settle(task: Task, nodes: Nodes, c: int, words: int, used_r: Any, done_w: Any, may_go: bool) -> None:
-    """Bound a new child; keep it if it may still beat the incumbent.
-
-    A child that can start nothing more now goes on to the next completion at once (``may_go``).
-    """
-    fact, control = nodes.fact, nodes.control
-    size = task.dur_im.shape[0]
-    if may_go and fact[c, DEPTH] < size:
-        _used(task, nodes, c, used_r)
-        _finished(nodes, c, words, done_w)
-        stuck = True
-        for i in range(fact[c, LAST] + 1, size):
-            if _is_ready(task, nodes, c, i, words, done_w) and (
-                _can_start(task, nodes, c, i, 0, words, used_r)
-                or _can_start(task, nodes, c, i, 1, words, used_r)
-            ):
-                stuck = False
-                break
-        if stuck:
-            _advance(task, nodes, c, words, used_r, done_w)
-    bound = max(fact[c, BOUND], _bound(task, nodes, c))
-    if bound >= control[INCUMBENT]:
-        control[NUM_NODES] -= 1
-        return
-    fact[c, BOUND] = bound
-    if fact[c, DEPTH] == size:
-        # Its bound is its makespan: the last completion.
-        control[INCUMBENT] = bound
-        control[BEST_NODE] = c
-        return
-    if fact[c, LAST] < 0 and not _is_new(task, nodes, c, words):
-        control[NUM_NODES] -= 1
-        return
-    _push(nodes, c)
+def _is_barred(bits: Any, n: int, i: int, m: int, words: int) -> bool:
+    return _has(bits, n, (1 + m) * words, i) or (m == 1 and _has(bits, n, 3 * words, i))
 
 
 @nb.njit(cache=True)
@@ -506,78 +540,30 @@ def _relax_here(task: Task, nodes: Nodes, n: int, num_rounds: int) -> bool:
 
 
 @nb.njit(cache=True)
-def _totals(task: Task, nodes: Nodes, n: int, total_k: Any) -> int:
-    """Fill the price of what is left at a node under each weight set; return its longest remaining tail."""
-    fact, bits = nodes.fact, nodes.bits
-    size = task.dur_im.shape[0]
-    num_sets = min(nodes.control[NUM_SETS], nodes.weight.shape[0])
-    longest = 0
-    total_k[:] = 0.0
-    for i in range(size):
-        if not _has(bits, n, 0, i):
-            longest = max(longest, task.tail_i[i])
-            for k in range(num_sets):
-                total_k[k] += nodes.price[k, i]
-    now = fact[n, TIME]
-    for s in range(fact[n, NUM_RUNNING]):
-        code = nodes.running[n, s]
-        for k in range(num_sets):
-            total_k[k] += nodes.weight[k, code >> 1, code & 1] * (nodes.finish[n, s] - now)
-    return longest
-
-
-@nb.njit(cache=True)
-def _bound_of_start(task: Task, nodes: Nodes, n: int, i: int, m: int, total_k: Any) -> int:
-    """A bound on node n with one more start, from n's totals alone: most children end here, unmade."""
-    length = task.dur_im[i, m]
-    now = nodes.fact[n, TIME]
-    best = max(
-        nodes.fact[n, BOUND],
-        now + length + task.tail_i[i] - min(task.dur_im[i, 0], task.dur_im[i, 1]),
-    )
-    for k in range(min(nodes.control[NUM_SETS], nodes.weight.shape[0])):
-        total = total_k[k] - nodes.price[k, i] + nodes.weight[k, i, m] * length
-        best = max(best, now + ceil_safely(total))
-    return best
-
-
-@nb.njit(cache=True)
-def _bound_of_wait(nodes: Nodes, n: int, longest: int, total_k: Any) -> int:
-    """A bound on node n gone on to its next completion."""
-    now = nodes.fact[n, TIME]
-    moment = nodes.finish[n, 0]
-    for s in range(1, nodes.fact[n, NUM_RUNNING]):
-        moment = min(moment, nodes.finish[n, s])
-    best = max(nodes.fact[n, BOUND], moment + longest)
-    for k in range(min(nodes.control[NUM_SETS], nodes.weight.shape[0])):
-        busy = 0.0
-        for s in range(nodes.fact[n, NUM_RUNNING]):
-            code = nodes.running[n, s]
-            busy += nodes.weight[k, code >> 1, code & 1]
-        best = max(best, now + ceil_safely(total_k[k] + (1.0 - busy) * (moment - now)))
-    return best
-
-
-@nb.njit(cache=True)
 def search_slice(task: Task, nodes: Nodes, max_expansions: int) -> int:
     """Expand up to so many nodes; return ``PROVEN``, ``FULL`` (no room for more nodes) or ``RUNNING``."""
-    fact, bits, control = nodes.fact, nodes.bits, nodes.control
-    size, words = task.ancestors_iw.shape
-    used_r = np.zeros(task.cap_r.shape[0], dtype=np.int64)
+    # Unpacked once: every field access of a tuple in compiled code counts references.
+    dur_im, need_imr, cap_r = task.dur_im, task.need_imr, task.cap_r
+    ancestors_iw, descendants_iw = task.ancestors_iw, task.descendants_iw
+    tail_i, twin_i, exclusive = task.tail_i, task.twin_i, task.exclusive
+    fact, bits, running, finish = nodes.fact, nodes.bits, nodes.running, nodes.finish
+    heap, bucket, weight, price, control = nodes.heap, nodes.bucket, nodes.weight, nodes.price, nodes.control
+    size, words = ancestors_iw.shape
+    used_r = np.zeros(cap_r.shape[0], dtype=np.int64)
     done_w = np.zeros(words, dtype=np.uint64)
-    hand_r = np.zeros(task.cap_r.shape[0], dtype=np.int64)
-    hand_w = np.zeros(words, dtype=np.uint64)
-    total_k = np.zeros(nodes.weight.shape[0])
-    room = nodes.fact.shape[0]
+    child_r = np.zeros(cap_r.shape[0], dtype=np.int64)
+    total_k = np.zeros(weight.shape[0])
+    child_k = np.zeros(weight.shape[0])
+    room = fact.shape[0]
     for _ in range(max_expansions):
         if control[HEAP_SIZE] == 0:
             return PROVEN
         # Each expansion adds at most two children an operator and one that waits.
         if control[NUM_NODES] + 2 * size + 2 >= room:
             return FULL
-        if fact[nodes.heap[0], BOUND] >= control[INCUMBENT]:
+        if fact[heap[0], BOUND] >= control[INCUMBENT]:
             return PROVEN
-        n = _pop(nodes)
+        n = _pop(heap, fact, control)
         if fact[n, STATE] != OPEN:
             continue
         control[NUM_EXPANDED] += 1
@@ -588,51 +574,93 @@ def search_slice(task: Task, nodes: Nodes, max_expansions: int) -> int:
             else:
                 control[RELAX_STEP] = min(2 * control[RELAX_STEP], 16384)
             control[NEXT_RELAX] = control[NUM_EXPANDED] + control[RELAX_STEP]
-        longest = _totals(task, nodes, n, total_k)
-        now = fact[n, TIME]
-        sharper = now + longest
-        for k in range(min(control[NUM_SETS], nodes.weight.shape[0])):
-            sharper = max(sharper, now + ceil_safely(total_k[k]))
+        num_sets = min(control[NUM_SETS], weight.shape[0])
+        sharper, longest = _price_rest(
+            dur_im, tail_i, fact, bits, running, finish, weight, price, num_sets, n, total_k
+        )
         if sharper > fact[n, BOUND]:
             # Weight sets found since it was made say more: back to its true place.
             fact[n, BOUND] = sharper
             if sharper < control[INCUMBENT]:
-                _push(nodes, n)
+                _push(heap, fact, control, n)
             continue
         fact[n, STATE] = EXPANDED
-        _used(task, nodes, n, used_r)
-        _finished(nodes, n, words, done_w)
+        now = fact[n, TIME]
+        _used(need_imr, fact, running, n, used_r)
+        _finished(fact, bits, running, n, words, done_w)
         idle = fact[n, NUM_RUNNING] == 0
-        if not idle and _bound_of_wait(nodes, n, longest, total_k) < control[INCUMBENT]:
-            c = _copy(nodes, n, words)
-            _advance(task, nodes, c, words, hand_r, hand_w)
-            _settle(task, nodes, c, words, hand_r, hand_w, False)
-        for i in range(fact[n, LAST] + 1, size):
-            if not _is_ready(task, nodes, n, i, words, done_w):
-                continue
-            twin = task.twin_i[i]
-            if twin >= 0 and not _has(bits, n, 0, twin):
-                continue
-            for m in range(2):
-                if not _can_start(task, nodes, n, i, m, words, used_r):
+        # Child -1 waits for the next completion; child 2i + m starts operator i in mode m.
+        first = 2 * (fact[n, LAST] + 1)
+        for child in range(first - 1, 2 * size):
+            waits = child == first - 1
+            i, m = child >> 1, child & 1
+            if waits:
+                if idle:
                     continue
-                if _bound_of_start(task, nodes, n, i, m, total_k) >= control[INCUMBENT]:
+                bound = _bound_of_wait(fact, running, finish, weight, num_sets, n, longest, total_k)
+            else:
+                if not _is_ready(ancestors_iw, bits, n, i, words, done_w):
                     continue
-                c = _copy(nodes, n, words)
+                if twin_i[i] >= 0 and not _has(bits, n, 0, twin_i[i]):
+                    continue
+                if _is_barred(bits, n, i, m, words) or not _fits(dur_im, need_imr, cap_r, used_r, i, m):
+                    continue
+                bound = _bound_of_start(dur_im, tail_i, fact, weight, price, num_sets, n, i, m, total_k)
+            if bound >= control[INCUMBENT]:
+                continue
+            c = _copy(fact, bits, running, finish, control, n)
+            for r in range(cap_r.shape[0]):
+                child_r[r] = used_r[r]
+            moves_on = True
+            if not waits:
                 _set(bits, c, 0, i)
                 s = fact[c, NUM_RUNNING]
-                nodes.running[c, s] = 2 * i + m
-                nodes.finish[c, s] = now + task.dur_im[i, m]
+                running[c, s] = child
+                finish[c, s] = now + dur_im[i, m]
                 fact[c, NUM_RUNNING] += 1
                 fact[c, LAST] = i
                 fact[c, DEPTH] += 1
-                fact[c, ACTION] = 2 * i + m
+                fact[c, ACTION] = child
                 fact[c, BEGAN] = now
-                if task.exclusive and idle:
+                for r in range(cap_r.shape[0]):
+                    child_r[r] += need_imr[i, m, r]
+                if exclusive and idle:
                     # An operator that stops the chip does so at the first idle moment it is ready for, and
                     # those of one moment go in index order: any later one could be moved there.
                     for j in range(i if m == 1 else size):
-                        if j != i and _is_ready(task, nodes, n, j, words, done_w):
+                        if j != i and _is_ready(ancestors_iw, bits, n, j, words, done_w):
                             _set(bits, c, 3 * words, j)
-                _settle(task, nodes, c, words, hand_r, hand_w, True)
+                if fact[c, DEPTH] == size:
+                    moves_on = False
+                for j in range(i + 1, size):
+                    if not moves_on:
+                        break
+                    if _is_ready(ancestors_iw, bits, c, j, words, done_w):
+                        for q in range(2):
+                            if not _is_barred(bits, c, j, q, words) and _fits(
+                                dur_im, need_imr, cap_r, child_r, j, q
+                            ):
+                                moves_on = False
+            # A child that can start nothing more now goes on to the next completion at once.
+            if moves_on:
+                _advance(
+                    dur_im, need_imr, cap_r, ancestors_iw, fact, bits, running, finish, c, words, child_r, done_w
+                )
+            sharper, _ = _price_rest(
+                dur_im, tail_i, fact, bits, running, finish, weight, price, num_sets, c, child_k
+            )
+            bound = max(bound, sharper)
+            fact[c, BOUND] = bound
+            if bound >= control[INCUMBENT]:
+                control[NUM_NODES] -= 1
+            elif fact[c, DEPTH] == size:
+                # Its bound is its makespan: the last completion.
+                control[INCUMBENT] = bound
+                control[BEST_NODE] = c
+            elif moves_on and not _is_new(
+                need_imr, descendants_iw, fact, bits, running, finish, heap, bucket, control, c, words
+            ):
+                control[NUM_NODES] -= 1
+            else:
+                _push(heap, fact, control, c)
     return RUNNING

@@ -17,7 +17,7 @@ from rephaze.schedule.listing import first_schedule, improve
 Ints = NDArray[np.int64]
 
 _NUM_ROUNDS = 200
-_MAX_WEIGHT_SETS = 8
+_MAX_WEIGHT_SETS = 6
 _MAX_NODE_BYTES = 1_200_000_000
 _MAX_SEARCH_OPS = 1024
 """Larger parts go to CP-SAT at once: a node would no longer be small."""
