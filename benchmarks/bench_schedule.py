@@ -1,7 +1,7 @@
 """Times of the schedule room: `pytest benchmarks/bench_schedule.py`; percentiles are in the extra columns.
 
-Blocks are transformer layers, forward and backward with weight gradients, on chips drawn over the whole grid of
-core counts and widths; durations follow a roofline with HBM shares.
+Blocks are transformer layers, forward and backward with weight gradients, on chips drawn over the whole grid
+of core counts and widths; durations follow a roofline with HBM shares.
 """
 
 import time
@@ -26,7 +26,7 @@ def _block(gated: bool, tp: int):
     gemm = SEQ * HIDDEN * HIDDEN // tp
     act = SEQ * HIDDEN
     scores = HEADS // tp * SEQ * SEQ
-    rows = [
+    return [
         ("in", N, 0, 0, []),
         ("ln1", V, 5 * act, 4 * act, ["in"]),
         *((x, T, gemm, 2 * (2 * act + HIDDEN * HIDDEN // tp), ["ln1"]) for x in "qkv"),
@@ -45,7 +45,6 @@ def _block(gated: bool, tp: int):
         *([("reduce2", L, 4 * act, 0, ["down"])] if tp > 1 else []),
         ("res2", V, act, 6 * act, ["res1", "reduce2" if tp > 1 else "down"]),
     ]
-    return rows
 
 
 def _backward(rows):

@@ -35,7 +35,12 @@ def changed(**fields):
 
 
 def with_op(**fields):
-    return changed(ops=[*GOOD["ops"], {"name": "x", "core": "vector", "one_core_cycles": 1, "all_cores_cycles": 1, **fields}])
+    return changed(
+        ops=[
+            *GOOD["ops"],
+            {"name": "x", "core": "vector", "one_core_cycles": 1, "all_cores_cycles": 1, **fields},
+        ]
+    )
 
 
 def test_the_answer_is_proven_and_complete(tmp_path):
@@ -96,7 +101,10 @@ def test_an_op_without_a_mode_is_infeasible_and_named(tmp_path):
         (with_op(one_core_cycles=1.5), "op 'x': one_core_cycles is 1.5: must be a whole number"),
         (with_op(one_core_cycles="7"), "op 'x': one_core_cycles is '7': must be a whole number"),
         (with_op(one_core_cycles=2**60), "op 'x': one_core_cycles"),
-        (with_op(one_core_hbm_share=1.1), "op 'x': one_core_hbm_share is 1.1: must be at least 0 and at most 1"),
+        (
+            with_op(one_core_hbm_share=1.1),
+            "op 'x': one_core_hbm_share is 1.1: must be at least 0 and at most 1",
+        ),
         (with_op(core="vectr"), "did you mean 'vector'?"),
         (with_op(core="none"), "must be 0 for core none"),
         (with_op(name="q"), "op name is 'q': is used twice"),

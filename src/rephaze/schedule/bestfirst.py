@@ -3,205 +3,53 @@
 A node is a partial schedule at a moment: which operators have started, which still run and until when. Its
 children start one more operator now (those of one moment in index order) or go on to the next completion.
 
-Axis letters: n = node, i = operator, m = mode, r = resource, w = word of a bitset, k = weight set, s = slot of
-a running operator.
+Axis letters: as in ``nodes``.
 """
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import numba as nb
 import numpy as np
 
+from rephaze.schedule.nodes import (
+    ACTION,
+    BEGAN,
+    BEST_NODE,
+    BOUND,
+    DEAD,
+    DEPTH,
+    EXPANDED,
+    HEAP_SIZE,
+    INCUMBENT,
+    LAST,
+    NEXT,
+    NEXT_RELAX,
+    NUM_EXPANDED,
+    NUM_FACTS,
+    NUM_NODES,
+    NUM_RUNNING,
+    NUM_SETS,
+    OPEN,
+    PARENT,
+    RELAX_STEP,
+    STATE,
+    TIME,
+    WAITED,
+    Nodes,
+    Task,
+    add_weights,
+    has_bit,
+    hash_bits,
+    pop,
+    push,
+    set_bit,
+)
 from rephaze.schedule.relaxation import NEVER, ceil_safely, relax
 
-# Columns of Nodes.fact: one row a node.
-TIME, NUM_RUNNING, LAST, PARENT, ACTION, BEGAN, BOUND, STATE, NEXT, DEPTH, WAITED = range(11)
-NUM_FACTS = 11
-# Node states.
-OPEN, EXPANDED, DEAD = 0, 1, 2
-# Entries of Nodes.control.
-NUM_NODES, HEAP_SIZE, INCUMBENT, BEST_NODE, BEST_ACTION, NUM_EXPANDED, NUM_SETS, NEXT_RELAX, RELAX_STEP = range(9)
-NUM_CONTROLS = 9
 # What a slice of the search ended with.
 RUNNING, PROVEN, FULL = 0, 1, 2
-
-
-class Task(NamedTuple):
-    """The part to schedule, as arrays."""
-
-    dur_im: Any
-    need_imr: Any
-    cap_r: Any
-    frac_imr: Any
-    """What the bounds weigh by: parts of each capacity, then sets that never overlap (``relaxation.relax``)."""
-    ancestors_iw: Any
-    descendants_iw: Any
-    pred_start: Any
-    pred_index: Any
-    tail_i: Any
-    twin_i: Any
-    """The twin that must start no later, or -1."""
-    exclusive: bool
-    """All-cores operators stop the whole chip."""
-
-
-class Nodes(NamedTuple):
-    """The search's memory; arrays are replaced by longer ones when full."""
-
-    fact: Any
-    bits: Any
-    """Started, then barred from one core, from all cores, and from all cores for good: W words each."""
-    running: Any
-    """Operator * 2 + mode."""
-    finish: Any
-    heap: Any
-    bucket: Any
-    weight: Any
-    """weight[k, i, m] of the weight sets in use."""
-    price: Any
-    """price[k, i]: the cheaper mode's duration times its weight."""
-    control: Any
-
-
-def new_nodes(task: Task, width: int, capacity: int, max_sets: int) -> Nodes:
-    """Empty memory for a search, with its root.
-
-    Args:
-        task: The part.
-        width: Most operators that can run at once.
-        capacity: Nodes to make room for.
-        max_sets: Weight sets to make room for.
-    """
-    size, words = task.ancestors_iw.shape
-    nodes = Nodes(
-        fact=np.zeros((capacity, NUM_FACTS), dtype=np.int64),
-        bits=np.zeros((capacity, 4 * words), dtype=np.uint64),
-        running=np.zeros((capacity, width), dtype=np.int32),
-        finish=np.zeros((capacity, width), dtype=np.int64),
-        heap=np.zeros(capacity, dtype=np.int64),
-        bucket=np.full(2 * capacity, -1, dtype=np.int64),
-        weight=np.zeros((max_sets, size, 2)),
-        price=np.zeros((max_sets, size)),
-        control=np.zeros(NUM_CONTROLS, dtype=np.int64),
-    )
-    nodes.fact[0, [LAST, PARENT, ACTION, NEXT]] = -1
-    nodes.control[[NUM_NODES, HEAP_SIZE, NEXT_RELAX, RELAX_STEP]] = 1, 1, 64, 256
-    nodes.control[[BEST_NODE, BEST_ACTION]] = -1
-    return nodes
-
-
-def enlarged(nodes: Nodes, capacity: int) -> Nodes:
-    """The same search with room for more nodes."""
-    used = int(nodes.control[NUM_NODES])
-
-    def longer(array: Any) -> Any:
-        fresh = np.zeros((capacity, *array.shape[1:]), dtype=array.dtype)
-        fresh[: len(array)] = array
-        return fresh
-
-    grown = nodes._replace(
-        fact=longer(nodes.fact),
-        bits=longer(nodes.bits),
-        running=longer(nodes.running),
-        finish=longer(nodes.finish),
-        heap=longer(nodes.heap),
-        bucket=np.full(2 * capacity, -1, dtype=np.int64),
-    )
-    _rehash(grown.fact, grown.bits, grown.bucket, grown.bits.shape[1] // 4, used)
-    return grown
-
-
-@nb.njit(cache=True)
-def add_weights(task: Task, nodes: Nodes, weight_im: Any) -> None:
-    """Take one more weight set into use; the oldest but the first two goes when there is no room."""
-    control = nodes.control
-    max_sets = nodes.weight.shape[0]
-    k = control[NUM_SETS]
-    if k >= max_sets:
-        k = 2 + k % (max_sets - 2)
-    control[NUM_SETS] += 1
-    for i in range(task.dur_im.shape[0]):
-        lowest = 1e300
-        for m in range(2):
-            nodes.weight[k, i, m] = weight_im[i, m]
-            if task.dur_im[i, m] < NEVER:
-                lowest = min(lowest, weight_im[i, m] * task.dur_im[i, m])
-        nodes.price[k, i] = lowest
-
-
-@nb.njit(cache=True)
-def _has(bits: Any, n: int, offset: int, i: int) -> bool:
-    return (bits[n, offset + (i >> 6)] >> np.uint64(i & 63)) & np.uint64(1) != np.uint64(0)
-
-
-@nb.njit(cache=True)
-def _set(bits: Any, n: int, offset: int, i: int) -> None:
-    bits[n, offset + (i >> 6)] |= np.uint64(1) << np.uint64(i & 63)
-
-
-@nb.njit(cache=True)
-def _hash(bits: Any, n: int, words: int) -> int:
-    mixed = np.uint64(0x9E3779B97F4A7C15)
-    for w in range(words):
-        mixed ^= bits[n, w]
-        mixed *= np.uint64(0xFF51AFD7ED558CCD)
-        mixed ^= mixed >> np.uint64(32)
-    return np.int64(mixed >> np.uint64(2))
-
-
-@nb.njit(cache=True)
-def _rehash(fact: Any, bits: Any, bucket: Any, words: int, used: int) -> None:
-    for n in range(used):
-        # Only nodes once filed (marked by NEXT >= -1 and WAITED's second bit) are in the table.
-        if fact[n, WAITED] >= 2:
-            b = _hash(bits, n, words) % bucket.shape[0]
-            fact[n, NEXT] = bucket[b]
-            bucket[b] = n
-
-
-@nb.njit(cache=True)
-def _before(fact: Any, a: int, b: int) -> bool:
-    if fact[a, BOUND] != fact[b, BOUND]:
-        return fact[a, BOUND] < fact[b, BOUND]
-    if fact[a, DEPTH] != fact[b, DEPTH]:
-        return fact[a, DEPTH] > fact[b, DEPTH]
-    return a > b
-
-
-@nb.njit(cache=True)
-def _push(heap: Any, fact: Any, control: Any, n: int) -> None:
-    at = control[HEAP_SIZE]
-    control[HEAP_SIZE] += 1
-    while at > 0:
-        up = (at - 1) >> 1
-        if not _before(fact, n, heap[up]):
-            break
-        heap[at] = heap[up]
-        at = up
-    heap[at] = n
-
-
-@nb.njit(cache=True)
-def _pop(heap: Any, fact: Any, control: Any) -> int:
-    top = heap[0]
-    control[HEAP_SIZE] -= 1
-    size = control[HEAP_SIZE]
-    moved = heap[size]
-    at = 0
-    while True:
-        low = 2 * at + 1
-        if low >= size:
-            break
-        if low + 1 < size and _before(fact, heap[low + 1], heap[low]):
-            low += 1
-        if not _before(fact, heap[low], moved):
-            break
-        heap[at] = heap[low]
-        at = low
-    heap[at] = moved
-    return top
 
 
 @nb.njit(cache=True)
@@ -224,7 +72,7 @@ def _price_rest(
     for k in range(num_sets):
         total_k[k] = 0.0
     for i in range(dur_im.shape[0]):
-        if not _has(bits, n, 0, i):
+        if not has_bit(bits, n, 0, i):
             longest = max(longest, tail_i[i])
             for k in range(num_sets):
                 total_k[k] += price[k, i]
@@ -252,7 +100,7 @@ def _bound_of_start(
     i: int,
     m: int,
     total_k: Any,
-) -> int:
+) -> Any:
     """A bound on node n with one more start, from n's totals alone: most children end here, unmade."""
     length = dur_im[i, m]
     now = fact[n, TIME]
@@ -265,7 +113,7 @@ def _bound_of_start(
 @nb.njit(cache=True)
 def _bound_of_wait(
     fact: Any, running: Any, finish: Any, weight: Any, num_sets: int, n: int, longest: int, total_k: Any
-) -> int:
+) -> Any:
     """A bound on node n gone on to its next completion."""
     now = fact[n, TIME]
     moment = finish[n, 0]
@@ -282,7 +130,15 @@ def _bound_of_wait(
 
 @nb.njit(cache=True)
 def _dominates(
-    need_imr: Any, descendants_iw: Any, fact: Any, bits: Any, running: Any, finish: Any, a: int, b: int, words: int
+    need_imr: Any,
+    descendants_iw: Any,
+    fact: Any,
+    bits: Any,
+    running: Any,
+    finish: Any,
+    a: int,
+    b: int,
+    words: int,
 ) -> int:
     """Whether node a can do whatever b can, no later: 0 no, 1 yes, 2 yes and both have the same future.
 
@@ -360,7 +216,7 @@ def _is_new(
     A node on file that takes its place must be free to do all b could: what it was barred from is cleared,
     and if it was expanded under those bars it is opened again.
     """
-    place = _hash(bits, b, words) % bucket.shape[0]
+    place = hash_bits(bits, b, words) % bucket.shape[0]
     a = bucket[place]
     while a >= 0:
         alike = fact[a, STATE] != DEAD
@@ -383,7 +239,7 @@ def _is_new(
                         freed = True
                 if freed and fact[a, STATE] == EXPANDED:
                     fact[a, STATE] = OPEN
-                    _push(heap, fact, control, a)
+                    push(heap, fact, control, a)
                 return False
             if fact[a, STATE] == OPEN and (fact[a, WAITED] % 2 == 0 or fact[a, TIME] == fact[b, TIME]):
                 free = True
@@ -391,7 +247,10 @@ def _is_new(
                     if bits[b, w] != np.uint64(0):
                         free = False
                         break
-                if free and _dominates(need_imr, descendants_iw, fact, bits, running, finish, b, a, words) > 0:
+                if (
+                    free
+                    and _dominates(need_imr, descendants_iw, fact, bits, running, finish, b, a, words) > 0
+                ):
                     fact[a, STATE] = DEAD
         a = fact[a, NEXT]
     fact[b, NEXT] = bucket[place]
@@ -414,7 +273,7 @@ def _used(need_imr: Any, fact: Any, running: Any, n: int, used_r: Any) -> None:
 def _fits(dur_im: Any, need_imr: Any, cap_r: Any, used_r: Any, i: int, m: int) -> bool:
     if dur_im[i, m] >= NEVER:
         return False
-    for r in range(used_r.shape[0]):
+    for r in range(used_r.shape[0]):  # noqa: SIM110 - compiled: a generator would be slower
         if used_r[r] + need_imr[i, m, r] > cap_r[r]:
             return False
     return True
@@ -422,9 +281,9 @@ def _fits(dur_im: Any, need_imr: Any, cap_r: Any, used_r: Any, i: int, m: int) -
 
 @nb.njit(cache=True)
 def _is_ready(ancestors_iw: Any, bits: Any, n: int, i: int, words: int, done_w: Any) -> bool:
-    if _has(bits, n, 0, i):
+    if has_bit(bits, n, 0, i):
         return False
-    for w in range(words):
+    for w in range(words):  # noqa: SIM110
         if ancestors_iw[i, w] & ~done_w[w] != np.uint64(0):
             return False
     return True
@@ -440,7 +299,7 @@ def _finished(fact: Any, bits: Any, running: Any, n: int, words: int, done_w: An
 
 
 @nb.njit(cache=True)
-def _copy(fact: Any, bits: Any, running: Any, finish: Any, control: Any, n: int) -> int:
+def _copy(fact: Any, bits: Any, running: Any, finish: Any, control: Any, n: int) -> Any:
     """A new node like n, its child; not yet in the heap."""
     c = control[NUM_NODES]
     control[NUM_NODES] += 1
@@ -485,7 +344,7 @@ def _advance(
         if _is_ready(ancestors_iw, bits, c, i, words, done_w):
             for m in range(2):
                 if _fits(dur_im, need_imr, cap_r, used_r, i, m):
-                    _set(bits, c, (1 + m) * words, i)
+                    set_bit(bits, c, (1 + m) * words, i)
     moment = finish[c, 0]
     for s in range(1, fact[c, NUM_RUNNING]):
         moment = min(moment, finish[c, s])
@@ -502,8 +361,8 @@ def _advance(
 
 
 @nb.njit(cache=True)
-def _is_barred(bits: Any, n: int, i: int, m: int, words: int) -> bool:
-    return _has(bits, n, (1 + m) * words, i) or (m == 1 and _has(bits, n, 3 * words, i))
+def _is_barred(bits: Any, n: int, i: int, m: int, words: int) -> Any:
+    return has_bit(bits, n, (1 + m) * words, i) or (m == 1 and has_bit(bits, n, 3 * words, i))
 
 
 @nb.njit(cache=True)
@@ -512,7 +371,7 @@ def _relax_here(task: Task, nodes: Nodes, n: int, num_rounds: int) -> bool:
     size = task.dur_im.shape[0]
     left_im = task.dur_im.copy()
     for i in range(size):
-        if _has(nodes.bits, n, 0, i):
+        if has_bit(nodes.bits, n, 0, i):
             left_im[i, 0] = 0
             left_im[i, 1] = NEVER
     now = nodes.fact[n, TIME]
@@ -563,7 +422,7 @@ def search_slice(task: Task, nodes: Nodes, max_expansions: int) -> int:
             return FULL
         if fact[heap[0], BOUND] >= control[INCUMBENT]:
             return PROVEN
-        n = _pop(heap, fact, control)
+        n = pop(heap, fact, control)
         if fact[n, STATE] != OPEN:
             continue
         control[NUM_EXPANDED] += 1
@@ -582,7 +441,7 @@ def search_slice(task: Task, nodes: Nodes, max_expansions: int) -> int:
             # Weight sets found since it was made say more: back to its true place.
             fact[n, BOUND] = sharper
             if sharper < control[INCUMBENT]:
-                _push(heap, fact, control, n)
+                push(heap, fact, control, n)
             continue
         fact[n, STATE] = EXPANDED
         now = fact[n, TIME]
@@ -601,7 +460,7 @@ def search_slice(task: Task, nodes: Nodes, max_expansions: int) -> int:
             else:
                 if not _is_ready(ancestors_iw, bits, n, i, words, done_w):
                     continue
-                if twin_i[i] >= 0 and not _has(bits, n, 0, twin_i[i]):
+                if twin_i[i] >= 0 and not has_bit(bits, n, 0, twin_i[i]):
                     continue
                 if _is_barred(bits, n, i, m, words) or not _fits(dur_im, need_imr, cap_r, used_r, i, m):
                     continue
@@ -613,7 +472,7 @@ def search_slice(task: Task, nodes: Nodes, max_expansions: int) -> int:
                 child_r[r] = used_r[r]
             moves_on = True
             if not waits:
-                _set(bits, c, 0, i)
+                set_bit(bits, c, 0, i)
                 s = fact[c, NUM_RUNNING]
                 running[c, s] = child
                 finish[c, s] = now + dur_im[i, m]
@@ -629,7 +488,7 @@ def search_slice(task: Task, nodes: Nodes, max_expansions: int) -> int:
                     # those of one moment go in index order: any later one could be moved there.
                     for j in range(i if m == 1 else size):
                         if j != i and _is_ready(ancestors_iw, bits, n, j, words, done_w):
-                            _set(bits, c, 3 * words, j)
+                            set_bit(bits, c, 3 * words, j)
                 if fact[c, DEPTH] == size:
                     moves_on = False
                 for j in range(i + 1, size):
@@ -644,7 +503,18 @@ def search_slice(task: Task, nodes: Nodes, max_expansions: int) -> int:
             # A child that can start nothing more now goes on to the next completion at once.
             if moves_on:
                 _advance(
-                    dur_im, need_imr, cap_r, ancestors_iw, fact, bits, running, finish, c, words, child_r, done_w
+                    dur_im,
+                    need_imr,
+                    cap_r,
+                    ancestors_iw,
+                    fact,
+                    bits,
+                    running,
+                    finish,
+                    c,
+                    words,
+                    child_r,
+                    done_w,
                 )
             sharper, _ = _price_rest(
                 dur_im, tail_i, fact, bits, running, finish, weight, price, num_sets, c, child_k
@@ -662,5 +532,5 @@ def search_slice(task: Task, nodes: Nodes, max_expansions: int) -> int:
             ):
                 control[NUM_NODES] -= 1
             else:
-                _push(heap, fact, control, c)
+                push(heap, fact, control, c)
     return RUNNING

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from rephaze.schedule.bestfirst import Task
+from rephaze.schedule.nodes import Task
 from rephaze.schedule.relaxation import NEVER
 
 Ints = NDArray[np.int64]
@@ -63,9 +63,7 @@ def solve_by_cpsat(
         model.new_bool_var(f"y{i}") if has_one[i] and has_all[i] else int(has_all[i]) for i in range(size)
     ]
     length = [one[i] + (every[i] - one[i]) * choice[i] for i in range(size)]
-    preds = [
-        task.pred_index[task.pred_start[i] : task.pred_start[i + 1]].tolist() for i in range(size)
-    ]
+    preds = [task.pred_index[task.pred_start[i] : task.pred_start[i + 1]].tolist() for i in range(size)]
     for i in range(size):
         model.add(start[i] + length[i] <= total)
         for j in preds[i]:

@@ -30,7 +30,7 @@ def ceil_safely(value: float) -> int:
 
 @nb.njit(cache=True)
 def tails(dur_im: Any, pred_start: Any, pred_index: Any, tail_i: Any) -> int:
-    """Fill the longest path from each operator to the end, itself included, faster modes; return the longest."""
+    """Fill the longest path from each operator to the end, in the faster modes; return the longest of all."""
     size = dur_im.shape[0]
     longest = 0
     for i in range(size):
@@ -107,7 +107,7 @@ def cliques(dur_im: Any, need_imr: Any, cap_r: Any, ancestors_iw: Any, member_ki
             slot = count
             count += 1
         else:
-            slot = np.argmin(length_k)
+            slot = int(np.argmin(length_k))
             if length_k[slot] >= length:
                 continue
         member_ki[slot] = inside

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from rephaze.schedule.bestfirst import Task
+from rephaze.schedule.nodes import Task
 from rephaze.schedule.relaxation import NEVER, cliques, tails
 from rephaze.schedule.structure import Part
 
@@ -95,7 +95,7 @@ def make_task(
 
 
 def _measures(dur_im: Ints, need_imr: Ints, cap_r: Ints, part: Part) -> NDArray[np.float64]:
-    """What bounds may weigh operators by: parts of each capacity, then membership in sets that never overlap."""
+    """What bounds may weigh operators by: parts of each capacity, then sets that never overlap."""
     size = len(dur_im)
     member_ki = np.zeros((_NUM_CLIQUES, size), dtype=np.bool_)
     count = cliques(dur_im, need_imr, cap_r, part.ancestors_iw, member_ki)

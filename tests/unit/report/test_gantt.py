@@ -24,7 +24,11 @@ def solved():
 
 def test_every_timed_op_has_one_bar_at_its_start(solved):
     figure = gantt_figure("block", *solved)
-    bars = {name: (base, length) for bar in figure.data for name, base, length in zip(bar.y, bar.base, bar.x, strict=True)}
+    bars = {
+        name: (base, length)
+        for bar in figure.data
+        for name, base, length in zip(bar.y, bar.base, bar.x, strict=True)
+    }
     assert bars == {"<b>mm</b>": (0, 4), "add": (4, 5)}
     assert "9 cycles (optimal" in figure.layout.title.text
 
