@@ -34,7 +34,7 @@ def random_links(rng, num_layers, kind):
 
 
 def random_problem(seed, cost_model, kind, max_layers=6):
-    rng = random.Random(seed)
+    rng = random.Random(seed)  # noqa: S311
     num_layers = rng.randint(1, max_layers)
     pairs = random_links(rng, num_layers, kind)
     is_paper = cost_model is CostModel.PAPER
@@ -125,7 +125,7 @@ def modes_of(policy, in_flight):
 
 
 def brute_force(problem, accept=lambda graph, dp, stages: True):
-    """The least batch time over every plan, all recompute choices included, from the formulas of the cost model."""
+    """The least batch time over every plan, recompute choices included, from the cost model's formulas."""
     best = math.inf
     is_paper = problem.cost_model is CostModel.PAPER
     num_devices, levels = problem.cluster.num_devices, problem.cluster.levels

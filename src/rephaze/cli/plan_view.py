@@ -73,8 +73,8 @@ def show_plan(console: Console, problem: PlacementProblem, priced: PricedPlan, n
 def _stage_table(priced: PricedPlan) -> Table:
     table = Table(box=None, pad_edge=False, header_style="bold")
     for name, justify in (
-        ("stage", "right"), ("layers", "left"), ("devices", "right"), ("recompute", "left"), ("load ms", "right"),
-        ("in flight", "right"), ("GiB", "right"), ("memory", "left"),
+        ("stage", "right"), ("layers", "left"), ("devices", "right"), ("recompute", "left"),
+        ("load ms", "right"), ("in flight", "right"), ("GiB", "right"), ("memory", "left"),
     ):  # fmt: skip
         table.add_column(name, justify=justify)  # type: ignore[arg-type]
     slowest = max(stage.load_s for stage in priced.stages)
@@ -143,8 +143,10 @@ def _show_alternative(console: Console, placement: Placement, alternative: Alter
     for name in ("", "optimum", "alternative", "difference"):
         table.add_column(name, justify="right" if name else "left")
     rows = [("batch s", best.batch_s, other.batch_s)]
-    for part in alternative.loss_s:
-        rows.append((part, getattr(best.time, f"{part}_s"), getattr(other.time, f"{part}_s")))
+    rows += [
+        (part, getattr(best.time, f"{part}_s"), getattr(other.time, f"{part}_s"))
+        for part in alternative.loss_s
+    ]
     for name, here, there in rows:
         if here or there:
             table.add_row(name, f"{here:.6g}", f"{there:.6g}", f"{there - here:+.4g}")

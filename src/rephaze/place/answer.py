@@ -137,7 +137,7 @@ def _with_devices(problem: PlacementProblem, num_devices: int) -> PlacementProbl
 
 
 def _most_useful_devices(problem: PlacementProblem) -> int:
-    """Enough devices for every layer to be a stage of its own, in as many pipelines as there are microbatches."""
+    """Enough for every layer to be a stage of its own, in as many pipelines as there are microbatches."""
     widest = max(graph.tp for graph in problem.graphs) * len(problem.graphs[0].layers)
     microbatches = max(problem.microbatches_of(graph) for graph in problem.graphs)
     return max(problem.cluster.num_devices, min(2**28, widest * microbatches))

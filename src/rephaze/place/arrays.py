@@ -1,8 +1,8 @@
 """A layer graph as arrays in topological order, and the ideals a pipeline can be cut at.
 
-An *ideal* is a set of layers closed under predecessors: what the first k stages can hold. Where the layers form
-a line (a path through all of them; further links may skip ahead) the ideals are its prefixes. Otherwise they are
-enumerated, up to ``MAX_IDEALS``.
+An *ideal* is a set of layers closed under predecessors: what the first k stages can hold. Where the layers
+form a line (a path through all of them; further links may skip ahead) the ideals are its prefixes.
+Otherwise they are enumerated, up to ``MAX_IDEALS``.
 
 Axis letters: v = layer (topological position), k = ideal.
 """
@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from heapq import heapify, heappop, heappush
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -98,7 +99,7 @@ def shape_of(graph: LayerGraph) -> GraphShape:
         stuck = [graph.layers[v].name for v in range(num_layers) if num_before[v]]
         raise SpecError("edges", stuck[:6], "form a cycle", "layers must only feed later ones")
     links = {(link.src, link.dst) for link in graph.links}
-    is_line = all(pair in links for pair in zip(order, order[1:], strict=False))
+    is_line = all(pair in links for pair in pairwise(order))
     if is_line:
         return GraphShape(order=tuple(order), is_line=True, members_kv=np.empty((0, 0), dtype=np.uint8))
     position = {v: at for at, v in enumerate(order)}

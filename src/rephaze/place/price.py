@@ -1,7 +1,7 @@
 """The time and memory of a given plan, straight from the definitions: a check on the solver, and its report.
 
-Nothing here is shared with the solver but the records: waiting times come from running a stage's layers one by
-one, sums are sums.
+Nothing here is shared with the solver but the records: waiting times come from running a stage's layers one
+by one, sums are sums.
 """
 
 from __future__ import annotations
@@ -123,7 +123,7 @@ def stage_memory(
 def run_layers(
     work_s: Mapping[int, float], needs: Mapping[int, list[int]], arrives_s: Mapping[int, float]
 ) -> float:
-    """When a device has run all layers, one at a time, each after those it needs and after its tensors' arrival.
+    """When a device has run all layers, one at a time, each after those it needs and its tensors' arrival.
 
     Whenever it is free it takes the layer whose turn can come first, so it waits only when it must.
     """
@@ -185,6 +185,7 @@ def price_stage(
     bytes_per_s: float,
     latency_s: float,
 ) -> StageCost:
+    """One stage's times for a microbatch and its memory; what happens once a batch is left at zero."""
     forward_s = sum(graph.layers[v].forward_s for v in stage.layers)
     backward_s = sum(graph.layers[v].backward_s for v in stage.layers)
     replay_s = 0.0 if _effective_mode(stage, in_flight) is Recompute.NONE else forward_s

@@ -79,6 +79,6 @@ def _by_moving_layers(problem: PlacementProblem, plan: Plan) -> list[str]:
         return [f"no plan fits this problem: {anything.reason}"]
     other = anything.best.plan
     return [
-        f"these degrees never fit; tp {other.tp}, pp {other.pp}, dp {other.dp}, microbatch {other.microbatch} do, "
-        f"at {anything.best.batch_s:.6g} s a batch"
+        f"these degrees never fit; tp {other.tp}, pp {other.pp}, dp {other.dp}, "
+        f"microbatch {other.microbatch} do, at {anything.best.batch_s:.6g} s a batch"
     ]

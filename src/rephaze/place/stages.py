@@ -1,7 +1,7 @@
 """Every possible stage with what it holds: devices, parameters, and how many microbatches fit in memory.
 
-A stage goes from one ideal to a larger one. These figures do not depend on the layers' times, so they are built
-once for a device memory and serve every chip.
+A stage goes from one ideal to a larger one. These figures do not depend on the layers' times, so they are
+built once for a device memory and serve every chip.
 
 Axis letters: e = stage (edge between ideals), r = recompute mode (none, block, stage), v = layer, k = ideal.
 """
