@@ -20,7 +20,7 @@ def evaluate(
     plans: Annotated[
         list[Path],
         typer.Argument(
-            help="Plan files (a problem and a plan): .json, or .jsonl with one a line.", metavar="PLAN..."
+            help="Plan files (a problem and a plan): .json, or .jsonl with one a line.", metavar="PLAN"
         ),
     ],
     json: JsonOption = False,
@@ -48,10 +48,8 @@ def evaluate(
             from rephaze.cli.plan_view import show_plan
 
             stdout.rule(Text(label))
-            replayed = answer.get("replay_s")
-            note = f"replayed microbatch by microbatch: {replayed:.6g} s" if replayed is not None else ""
             problem, priced = shown
-            show_plan(stdout, problem, priced, note)
+            show_plan(stdout, problem, priced, "", answer["replay_s"])
             for remedy in answer.get("remedies", []):
                 stdout.print(f"- {remedy}", markup=False, highlight=False)
     raise typer.Exit(exit_code_of(statuses))

@@ -63,8 +63,8 @@ class ChipBounds:
         """For each chip, a time no plan beats; infinite where no plan fits.
 
         Args:
-            times: For each graph of the problem, (forward_s_ct, backward_s_ct), chips x layer types; times that
-                are themselves lower bounds give a lower bound.
+            times: For each graph of the problem, (forward_s_ct, backward_s_ct), chips x layer types; times
+                that are themselves lower bounds give a lower bound.
         """
         is_paper = self._placer.problem.cost_model is CostModel.PAPER
         bound_c = np.full(len(times[0][0]), np.inf)

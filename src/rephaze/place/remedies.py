@@ -37,7 +37,7 @@ def _overflow(position: int, stage: StageCost, problem: PlacementProblem) -> str
     kept = stage.memory.kept_bytes
     return (
         f"stage {position} is {over / GIB:.4g} GiB over: {stage.memory.total_bytes / GIB:.4g} GiB, of which "
-        f"{kept / GIB:.4g} GiB for {stage.num_in_flight} microbatches in flight"
+        f"{kept / GIB:.4g} GiB of activations (microbatches in flight: {stage.num_in_flight})"
     )
 
 
