@@ -118,7 +118,7 @@ def memory_rules(problem: PlacementProblem, limits: PlanLimits) -> MemoryRules:
     return MemoryRules(
         memory_bytes=float(problem.device_memory_bytes),
         resident_ratio=problem.precision.resident_ratio,
-        count_each_link=problem.cost_model is CostModel.PAPER,
+        is_paper=problem.cost_model is CostModel.PAPER,
         mode_limit_r={
             RecomputePolicy.NONE: (most, 0, 0),
             RecomputePolicy.BLOCK: (0, most, 0),
