@@ -64,16 +64,19 @@ def place(
 def _answer(data: dict[str, Any], limits: PlanLimits | None) -> dict[str, Any]:
     from time import perf_counter
 
-    from rephaze.place.answer import find_placement
+    from rephaze.place.answer import describe_solution
     from rephaze.place.compare import explain_alternative
     from rephaze.place.problem_file import parse_problem
     from rephaze.place.records import placement_record
     from rephaze.place.simulate import replayed_batch_s
+    from rephaze.place.solver import Placer
 
     problem = parse_problem(data)
     start = perf_counter()
-    placement = find_placement(problem)
+    placer = Placer(problem)
+    solution = placer.solve()
     solve_s = perf_counter() - start
+    placement = describe_solution(placer, solution)
     answer = placement_record(problem, placement) | {"solve_s": solve_s}
     replay_s = replayed_batch_s(problem, placement.best.plan) if placement.best is not None else None
     if placement.best is not None:

@@ -56,12 +56,11 @@ class PreparedGraph:
 
     def most_stages(self, num_devices: int) -> int:
         """Stages of the longest pipeline on so many devices."""
-        low, high = 0, self.stages_most
-        while low < high:
-            middle = (low + high + 1) // 2
-            fits = self.fewest_devices(middle) <= num_devices
-            low, high = (middle, high) if fits else (low, middle - 1)
-        return low
+        num_rare = 0
+        if self.rare_devices < self.common_devices:
+            num_rare = min(self.num_rare_most, num_devices // self.rare_devices)
+        rest = num_devices - num_rare * self.rare_devices
+        return min(self.stages_most, num_rare + rest // self.common_devices)
 
 
 def prepare_graph(
@@ -108,6 +107,8 @@ def prepare_graph(
         stages_most=stages_most,
         fewest_s=fewest_s,
     )
+    if is_paper:
+        return prepared
     runs_l = [_runs(prepared, num_devices, links, level) for level in range(links.num_levels)]
     return replace(prepared, runs_l=runs_l)
 

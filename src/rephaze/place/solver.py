@@ -81,6 +81,7 @@ class Placer:
         limits = limits or PlanLimits()
         precision = problem.precision
         self.problem = problem
+        self.limits = limits
         self.shape = shape_of(problem.graphs[0])
         self.links = links_of(problem.cluster)
         self.gradient_ratio = precision.gradient_bytes / precision.weight_bytes
