@@ -202,8 +202,8 @@ class Placer:
             table.start_k, table.end_e, self.shape.is_line, load_er, limit_er, work_e, busy_e,
             table.param_bytes_e, prepared.rare_e, prepared.num_rare_most, prepared.common_devices,
             prepared.rare_devices, self.problem.cluster.num_devices, prepared.count_c, prepared.dp_c,
-            prepared.stages_least, prepared.stages_most, 4.0 / bytes_per_s, job.total_s, float(prepared.transfer_s_l[-1]),
-            best.batch_s,
+            prepared.stages_least, prepared.stages_most, 4.0 / bytes_per_s, job.total_s,
+            float(prepared.transfer_s_l[-1]), best.batch_s,
         )  # fmt: skip
         return _better(best, prepared, time, dp, cuts), time
 

@@ -38,7 +38,7 @@ def test_a_mode_that_is_not_allowed_never_fits():
 
 def test_limits_by_recompute_mode():
     table = table_of(line(3), memory_bytes=30.0)
-    # One layer: 3 resident; none 4 a microbatch, block 1 and a peak of 3, stage 2 (its input; 1 at the start).
+    # One layer: 3 resident; none 4 a microbatch; block 1 and a peak of 3; stage 2, its input (first: 1).
     assert table.limit_er[table.start_k[1]].tolist() == [6, 24, 12]
     assert table.limit_er[table.start_k[0]].tolist() == [6, 24, 24]
     # Two layers: 6 resident; none 8; block 2 and 3; stage 8 at once and 2 each.
