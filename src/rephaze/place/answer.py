@@ -161,7 +161,8 @@ def _fewest_devices(problem: PlacementProblem, limits: PlanLimits, enough: int) 
 
 def _said(limits: PlanLimits) -> str:
     names = ("tp", "dp", "pp", "microbatch", "recompute")
-    return ", ".join(f"{name} {getattr(limits, name)}" for name in names if getattr(limits, name) is not None)
+    chosen = [f"{name} {getattr(limits, name)}" for name in names if getattr(limits, name) is not None]
+    return "with " + ", ".join(chosen) if chosen else "there is"
 
 
 def _size(num_bytes: float) -> str:
