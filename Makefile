@@ -37,7 +37,7 @@ $(VENV)/.core: $(BIN)/python pyproject.toml constraints.txt
 
 $(VENV)/.test: $(BIN)/python pyproject.toml constraints.txt
 	@echo "Installing rephaze and its test tools into $(VENV) (a few minutes the first time)"
-	$(PIP) --editable '.[test,extract,dask]'
+	$(PIP) --editable '.[test,extract,dask,parquet]'
 	@touch $@ $(VENV)/.core
 
 clean:

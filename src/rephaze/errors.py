@@ -4,7 +4,8 @@
     ├── SpecError (ValueError)   a field the user gave: names field, value, rule and fix
     ├── FileError (ValueError)   a file that cannot be read as what it should be
     ├── UnsupportedError         a model, operator or graph outside what is handled; lists all of it at once
-    └── MissingExtraError        an optional dependency is needed for this call
+    ├── MissingExtraError        an optional dependency is needed for this call
+    └── RunError                 a run folder that cannot be made, opened, written or continued
 
 Infeasible is a result with a reason, never an exception. Anything else that escapes is our own bug.
 """
@@ -40,6 +41,10 @@ class UnsupportedError(RephazeError):
 
 class MissingExtraError(RephazeError):
     """An optional dependency is not installed; the message names the extra to install."""
+
+
+class RunError(RephazeError):
+    """A run folder that cannot be made, opened, written or continued; the message names folder and fix."""
 
 
 def _shown(value: Any) -> str:

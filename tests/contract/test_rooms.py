@@ -13,13 +13,15 @@ HEAVY = ("torch", "transformers", "ortools", "plotly", "dask", "distributed", "n
 
 UNIT_ENDINGS = (
     "_bytes", "_s", "_j", "_w", "_um2", "_mm2", "_hz", "_cycles", "_per_s", "_per_cycle", "_flops", "_usd",
-    "_utilization", "_share", "_ratio", "_fraction", "_nm", "_mm", "_per_byte", "_per_cm2", "_per_um2",
+    "_utilization", "_share", "_ratio", "_fraction", "_factor", "_nm", "_mm", "_per_byte",
+    "_per_cm2", "_per_sample_j", "_per_um2", "_per_pe", "_per_mib",
 )  # fmt: skip
 # Whole numbers that are plain counts or positions by their nature.
 UNITLESS = {
     "const", "per_sample", "tp", "dp", "pp", "microbatch", "global_batch", "src", "dst", "position", "index",
     "tensor_width", "tensor_depth", "vector_lanes", "global_buffer_multicast", "row_length", "seq_len",
     "query_len", "key_len", "head_dim", "value_dim", "param_bytes", "seed", "layer", "op", "op_id",
+    "buffer_multicast", "objective", "bound", "gap", "design",
 }  # fmt: skip
 
 

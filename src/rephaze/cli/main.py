@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from rephaze.cli import evaluate, place
+from rephaze.cli import area, chips, evaluate, export, extract, graph, models, place, schedule, space
 from rephaze.cli.output import ExitCode, stderr
 from rephaze.errors import RephazeError
 
@@ -23,23 +23,37 @@ app = typer.Typer(
 )
 
 # In the order a user meets them: help lists them so.
-_COMMANDS: tuple[ModuleType, ...] = (place, evaluate)
+_COMMANDS: tuple[ModuleType, ...] = (
+    models,
+    extract,
+    graph,
+    chips,
+    area,
+    space,
+    schedule,
+    place,
+    evaluate,
+    export,
+)
 for module in _COMMANDS:
     module.register(app)
 
 
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        from importlib.metadata import version
+
+        typer.echo(f"rephaze {version('rephaze')}")
+        raise typer.Exit
+
+
 @app.callback()
 def root(
-    version: Annotated[
-        bool, typer.Option("--version", help="Print the version and exit.", is_eager=True)
+    _version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version.")
     ] = False,
 ) -> None:
-    """Find chip and placement together."""
-    if version:
-        from importlib.metadata import version as installed_version
-
-        typer.echo(f"rephaze {installed_version('rephaze')}")
-        raise typer.Exit
+    """Find the accelerator chip, and the way to spread training over thousands of them, together."""
 
 
 def run() -> None:

@@ -23,6 +23,10 @@ class Affine:
     def __add__(self, other: Affine) -> Affine:
         return Affine(self.const + other.const, self.per_sample + other.per_sample)
 
+    def times(self, factor: int) -> Affine:
+        """This many times the number."""
+        return Affine(self.const * factor, self.per_sample * factor)
+
 
 ZERO = Affine()
 
@@ -57,6 +61,65 @@ class CollectiveKind(StrEnum):
     ALL_TO_ALL = "all_to_all"
 
 
+class TensorRole(StrEnum):
+    """What a tensor is to the pass of the layer it appears in."""
+
+    PARAMETER = "parameter"
+    INPUT = "input"
+    """Comes from another layer or from the batch: activations going forward, gradients going backward."""
+    CONSTANT = "constant"
+    """Depends on neither batch nor parameters and was made elsewhere: each chip holds its own."""
+    KEPT = "kept"
+    """Made in the forward pass, read in the backward."""
+    LOCAL = "local"
+    OUTPUT = "output"
+    """Made here, read by another layer in the same pass."""
+
+
+class Split(StrEnum):
+    """What tensor parallelism divides in an operator."""
+
+    NONE = "none"
+    BATCH = "batch"
+    """The products of a batched GEMM: heads."""
+    M = "m"
+    N = "n"
+    K = "k"
+    """The reduction of a GEMM: each chip makes a partial sum."""
+    HEADS = "heads"
+    """The heads of fused attention."""
+    ELEMENTS = "elements"
+    """The elements of a vector or gather operator."""
+    ROW = "row"
+    """The axis a vector operator runs along, which then ends in a small collective."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Tensor:
+    """One tensor that an operator reads or makes."""
+
+    name: str
+    """Unique in its OpGraph."""
+    num_elements: Affine
+    """Elements at distinct addresses: an expanded tensor has those of what it expands."""
+    element_bytes: int
+    role: TensorRole = TensorRole.LOCAL
+    storage: str = ""
+    """The tensor whose memory this is a view of; empty for one with memory of its own."""
+    num_split_units: int = 0
+    """Indivisible parts (heads, columns, vocabulary rows) that tensor parallelism deals out; 0 if every chip
+    has the whole tensor. Counts that do not divide are padded."""
+    is_reduced: bool = False
+    """Each chip makes a partial sum: at tp > 1 an all-reduce follows the operator that makes it."""
+    has_tokens: bool = False
+    """One of its axes is the sequence, so that sequence parallelism can divide it where tp does not."""
+
+    @property
+    def num_bytes(self) -> Affine:
+        """Bytes that move when it is read or written once."""
+        return self.num_elements.times(self.element_bytes)
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class GemmDims:
     """``batch`` independent products of an m x k by a k x n matrix; the k x n one is the weight if any is."""
@@ -67,6 +130,8 @@ class GemmDims:
     k: Affine
     shared_rhs: bool
     """The k x n matrix is one for the whole batch (a weight); then batch is 1 and folded into m."""
+    num_experts: int = 0
+    """Of a mixture: the batch is its experts, one dimension the tokens each gets on average; else 0."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -131,6 +196,12 @@ class Op:
     output_bytes: Affine = ZERO
     param_bytes: int = 0
     """The part of ``input_bytes`` that is weights."""
+    inputs: tuple[int, ...] = ()
+    """Positions in the graph's ``tensors``."""
+    outputs: tuple[int, ...] = ()
+    split: Split = Split.NONE
+    num_split_units: int = 0
+    """Indivisible parts of what ``split`` names."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -140,6 +211,7 @@ class OpGraph:
     ops: tuple[Op, ...]
     edges: tuple[tuple[int, int], ...]
     """Pairs (producer, consumer) of positions in ``ops``; producer < consumer."""
+    tensors: tuple[Tensor, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -160,6 +232,16 @@ class LayerType:
     """Largest sum of transient tensors alive at once, in either pass, beyond what is saved."""
     is_sharded: bool
     """Some operator of it is split over the tensor-parallel group."""
+    saved_input_bytes: Affine = ZERO
+    """The part of the layer's input that backward reads and no earlier layer keeps already."""
+    parameters: tuple[Tensor, ...] = ()
+    """What ``num_parameters`` counts."""
+    saved: tuple[Tensor, ...] = ()
+    """What ``saved_bytes`` counts, one tensor a storage."""
+    saved_inputs: tuple[Tensor, ...] = ()
+    """What ``saved_input_bytes`` counts."""
+    inputs: tuple[Tensor, ...] = ()
+    """What ``input_bytes`` counts."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -199,3 +281,11 @@ class ModelGraph:
     tied: tuple[TiedParameter, ...]
     num_parameters: int
     """Of the whole model, tied ones once, whatever tp."""
+    is_training: bool = True
+    """The backward pass is there."""
+    sequence_parallel: bool = False
+    """What tensor parallelism leaves whole is divided along the sequence."""
+    is_fused: bool = False
+    """Operators were merged as one kernel would run them."""
+    made_by: tuple[tuple[str, str], ...] = ()
+    """Versions and fingerprints of what the graph was extracted from, as pairs of name and value."""

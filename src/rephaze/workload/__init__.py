@@ -1,1 +1,8 @@
-"""From a torch or Hugging Face model to the sharded operator graph of its training step."""
+"""Models to training-step graphs: extraction with torch, the shipped zoo, sharding and fusion without it."""
+
+from rephaze.workload.files import read_graph, write_graph
+from rephaze.workload.fuse import fuse_graph
+from rephaze.workload.shard import shard_graph
+from rephaze.workload.zoo import ZOO_NAMES, load_model
+
+__all__ = ["ZOO_NAMES", "fuse_graph", "load_model", "read_graph", "shard_graph", "write_graph"]

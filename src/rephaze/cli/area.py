@@ -1,0 +1,62 @@
+"""``rephaze area``: the silicon area of the chips in a CSV file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.table import Table
+
+from rephaze.cli.output import JsonOption, print_json, stdout
+from rephaze.types.checks import check_choice
+from rephaze.units import MIB, UM2_PER_MM2
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command("area")(area)
+
+
+def area(
+    file: Annotated[Path, typer.Argument(help="CSV with a chip a row.")],
+    model: Annotated[str, typer.Option(help="Area model: paper or corrected.")] = "corrected",
+    json_output: JsonOption = False,
+) -> None:
+    """Compute the area of each chip in a CSV file, itemised.
+
+    Columns: num_tensor_cores, num_vector_cores, width, depth, global_buffer_bytes; optional: vector_lanes (as
+    wide as the array if absent) and num_hbm_stacks (4 if absent; free of area in the paper's model).
+
+    Example:  rephaze area designs.csv --model paper --json
+    """
+    from rephaze.hardware.area import chip_area
+    from rephaze.hardware.design_csv import read_designs
+    from rephaze.types.space import AreaModel
+
+    check_choice("model", model, list(AreaModel))
+    chips = read_designs(file, AreaModel(model))
+    found = chip_area(chips, AreaModel(model))
+    parts = ("arrays", "lanes", "scratchpads", "global_buffer", "io", "total")
+    columns = {part: getattr(found, f"{part}_um2_c") for part in parts}
+    if json_output:
+        for row in range(len(chips)):
+            items = {f"{part}_um2": float(columns[part][row]) for part in parts if part != "total"}
+            print_json({"area_um2": float(columns["total"][row]), **items, "model": model})
+        return
+    table = Table(title=f"Area, {model} model (mm²)")
+    for heading in (
+        "tensor cores",
+        "vector cores",
+        "buffer MiB",
+        *(part.replace("_", " ") for part in parts),
+    ):
+        table.add_column(heading, justify="right")
+    for row in range(len(chips)):
+        table.add_row(
+            f"{chips.num_tensor_cores[row]} x {chips.tensor_width[row]} x {chips.tensor_depth[row]}",
+            f"{chips.num_vector_cores[row]} x {chips.vector_lanes[row]}",
+            f"{chips.global_buffer_bytes[row] / MIB:g}",
+            *(f"{columns[part][row] / UM2_PER_MM2:,.2f}" for part in parts),
+        )
+    stdout.print(table)

@@ -1,0 +1,256 @@
+"""Scenarios and design spaces from data files: the two that ship, or a user's TOML of the same form."""
+
+from __future__ import annotations
+
+from copy import deepcopy
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from rephaze.errors import SpecError
+from rephaze.hardware.area import chip_area
+from rephaze.hardware.constraints import parse_constraint
+from rephaze.hardware.figures import data_file
+from rephaze.hardware.presets import preset_chip
+from rephaze.hardware.template import build_chips, load_template
+from rephaze.types.checks import check_choice, check_count
+from rephaze.types.chip import ChipTable, chip_table
+from rephaze.types.cluster import Cluster, NetworkLevel
+from rephaze.types.files import read_mapping, validate
+from rephaze.types.scenario import Scenario, TrainingSettings
+from rephaze.types.space import AreaModel, DesignSpace, Template
+from rephaze.units import GIB, MIB
+
+
+class _Strict(BaseModel):
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+
+class Range(_Strict):
+    """``{ from = 1, to = 8, times = 2 }`` is 1, 2, 4, 8; ``step = 2`` adds instead."""
+
+    start: int = Field(alias="from")
+    to: int
+    times: int | None = None
+    step: int | None = None
+
+    @model_validator(mode="after")
+    def _one_way_to_grow(self) -> Range:
+        if (self.times is None) == (self.step is None):
+            raise SpecError("range", {"from": self.start, "to": self.to}, "needs either times or step")
+        if self.start < 1 or self.to < self.start or (self.times or 2) < 2 or (self.step or 1) < 1:
+            raise SpecError("range", {"from": self.start, "to": self.to}, "must grow from at least 1")
+        return self
+
+    def values(self) -> tuple[int, ...]:
+        """Every value of the range, ascending."""
+        found = [self.start]
+        while (after := found[-1] * self.times if self.times else found[-1] + (self.step or 1)) <= self.to:
+            found.append(after)
+        return tuple(found)
+
+
+Values = Range | list[int]
+
+
+class LimitDesign(_Strict):
+    """A design whose area is the limit."""
+
+    num_tensor_cores: int
+    tensor_width: int
+    tensor_depth: int
+    num_vector_cores: int
+    vector_lanes: int
+    global_buffer_mib: int
+    num_hbm_stacks: int
+
+
+class SpaceFile(_Strict):
+    """The ``[space]`` section."""
+
+    template: str = "default"
+    area_model: str = "corrected"
+    clock_hz: float | None = None
+    hbm: str | None = None
+    num_tensor_cores: Values
+    tensor_width: Values
+    tensor_depth: Values
+    num_vector_cores: Values
+    vector_lanes: Values | None = None
+    global_buffer_mib: Values
+    num_hbm_stacks: Values
+    hbm_gib_options: list[int] = Field(default_factory=list)
+    area_limit_um2: float | None = None
+    area_limit_chip: str | None = None
+    area_limit_design: LimitDesign | None = None
+    area_floor_fraction: float = Field(default=0.0, ge=0.0, le=1.0)
+    power_limit_w: float = Field(default=float("inf"), gt=0.0)
+    constraints: list[str] = Field(default_factory=list)
+
+    @model_validator(mode="after")
+    def _one_limit(self) -> SpaceFile:
+        limits = (self.area_limit_um2, self.area_limit_chip, self.area_limit_design)
+        if sum(limit is not None for limit in limits) != 1:
+            rule = "exactly one of area_limit_um2, area_limit_chip and area_limit_design must be given"
+            raise SpecError("area_limit", None, rule)
+        return self
+
+
+class LevelFile(_Strict):
+    """One entry of ``levels``."""
+
+    num_devices: int
+    bytes_per_s: float
+    latency_s: float = 0.0
+
+
+class ClusterFile(_Strict):
+    """The ``[cluster]`` section."""
+
+    num_devices: int
+    levels: list[LevelFile]
+
+
+class TrainingFile(_Strict):
+    """The ``[training]`` section."""
+
+    global_batch: int = Field(ge=1)
+    microbatches: list[int]
+    tp_degrees: list[int]
+    recompute: list[str]
+    optimizer: str
+    precision: str
+
+
+class ScenarioFile(_Strict):
+    """A whole scenario."""
+
+    title: str
+    estimate_model: str
+    placement_model: str
+    all_cores_excludes: str
+    attention: str
+    space: SpaceFile
+    cluster: ClusterFile
+    training: TrainingFile
+
+
+SCENARIOS = ("default", "paper")
+
+
+def load_scenario(name_or_path: str) -> Scenario:
+    """The scenario of this name, or in a ``.toml`` file."""
+    path = Path(name_or_path)
+    name = path.stem if path.suffix == ".toml" else name_or_path
+    return scenario_from_mapping(scenario_mapping(name_or_path), name=name, source=f"{name}.toml")
+
+
+def scenario_mapping(name_or_path: str) -> dict[str, Any]:
+    """The contents of a scenario, shipped or in a ``.toml`` file, as plain data to change and read."""
+    path = Path(name_or_path)
+    if path.suffix == ".toml":
+        return read_mapping(path)
+    check_choice("scenario", name_or_path, SCENARIOS)
+    return deepcopy(data_file(f"scenarios/{name_or_path}.toml"))
+
+
+def scenario_from_mapping(data: dict[str, Any], *, name: str, source: str) -> Scenario:
+    """The scenario a file's contents describe; every finding names its field."""
+    found = validate(ScenarioFile, data, source)
+    levels = tuple(NetworkLevel(**level.model_dump()) for level in found.cluster.levels)
+    return Scenario(
+        name=name,
+        title=found.title,
+        space=_space(found.space),
+        cluster=Cluster(num_devices=found.cluster.num_devices, levels=levels),
+        training=_training(found.training),
+        estimate_model=found.estimate_model,
+        placement_model=found.placement_model,
+        all_cores_excludes=found.all_cores_excludes,
+        attention=found.attention,
+    )
+
+
+def _training(found: TrainingFile) -> TrainingSettings:
+    for field in ("microbatches", "tp_degrees", "recompute"):
+        if not getattr(found, field):
+            raise SpecError(f"training.{field}", [], "must list at least one value")
+    for field in ("microbatches", "tp_degrees"):
+        for value in getattr(found, field):
+            check_count(f"training.{field}", value)
+    return TrainingSettings(
+        global_batch=found.global_batch,
+        microbatches=tuple(found.microbatches),
+        tp_degrees=tuple(found.tp_degrees),
+        recompute=tuple(found.recompute),
+        optimizer=found.optimizer,
+        precision=found.precision,
+    )
+
+
+def _space(found: SpaceFile) -> DesignSpace:
+    check_choice("area_model", found.area_model, list(AreaModel))
+    area_model = AreaModel(found.area_model)
+    template = _template(found)
+    limit_um2 = found.area_limit_um2
+    if limit_um2 is None:
+        limit_um2 = float(chip_area(_limit_chip(found, template), area_model).total_um2_c[0])
+    return DesignSpace(
+        num_tensor_cores=_values(found.num_tensor_cores),
+        tensor_width=_values(found.tensor_width),
+        tensor_depth=_values(found.tensor_depth),
+        num_vector_cores=_values(found.num_vector_cores),
+        vector_lanes=None if found.vector_lanes is None else _values(found.vector_lanes),
+        global_buffer_bytes=tuple(mib * MIB for mib in _values(found.global_buffer_mib)),
+        num_hbm_stacks=_values(found.num_hbm_stacks),
+        hbm_bytes_options=tuple(gib * GIB for gib in found.hbm_gib_options),
+        template=template,
+        area_model=area_model,
+        area_limit_um2=limit_um2,
+        area_floor_um2=found.area_floor_fraction * limit_um2,
+        power_limit_w=found.power_limit_w,
+        constraints=tuple(parse_constraint(text) for text in found.constraints),
+    )
+
+
+def _template(found: SpaceFile) -> Template:
+    template = load_template(found.template)
+    if found.clock_hz is not None:
+        template = replace(template, clock_hz=found.clock_hz)
+    if found.hbm is not None:
+        generations = data_file("memory.toml")
+        check_choice("hbm", found.hbm, generations)
+        stack = generations[found.hbm]
+        template = replace(
+            template, hbm_stack_bytes=stack["stack_bytes"], hbm_stack_bytes_per_s=stack["stack_bytes_per_s"]
+        )
+    return template
+
+
+def _limit_chip(found: SpaceFile, template: Template) -> ChipTable:
+    if found.area_limit_chip is not None:
+        return chip_table([preset_chip(found.area_limit_chip)])
+    assert found.area_limit_design is not None
+    design = found.area_limit_design
+
+    def column(value: int) -> NDArray[np.int64]:
+        return np.array([value], dtype=np.int64)
+
+    return build_chips(
+        num_tensor_cores=column(design.num_tensor_cores),
+        tensor_width=column(design.tensor_width),
+        tensor_depth=column(design.tensor_depth),
+        num_vector_cores=column(design.num_vector_cores),
+        vector_lanes=column(design.vector_lanes),
+        global_buffer_bytes=column(design.global_buffer_mib * MIB),
+        num_hbm_stacks=column(design.num_hbm_stacks),
+        template=template,
+    )
+
+
+def _values(given: Values) -> tuple[int, ...]:
+    return given.values() if isinstance(given, Range) else tuple(given)

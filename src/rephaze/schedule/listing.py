@@ -1,0 +1,233 @@
+"""Compiled list scheduling: quick valid schedules, the first upper bounds.
+
+Axis letters: i = operator of a part, m = mode (0 one core, 1 all cores), r = resource.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numba as nb
+import numpy as np
+
+from rephaze.schedule.relaxation import NEVER, ceil_safely, relax
+
+
+@nb.njit(cache=True)
+def place_in_order(
+    dur_im: Any,
+    need_imr: Any,
+    cap_r: Any,
+    pred_start: Any,
+    pred_index: Any,
+    mode_i: Any,
+    key_i: Any,
+    start_i: Any,
+) -> int:
+    """Fill starts by placing operators one by one at their earliest feasible time; return the makespan.
+
+    Args:
+        dur_im: Cycles.
+        need_imr: Units of each resource held while running.
+        cap_r: Units there are.
+        pred_start: Immediate predecessors, as in ``Part``.
+        pred_index: Likewise.
+        mode_i: The mode of each operator.
+        key_i: Among operators whose predecessors are placed, the smallest key is next.
+        start_i: Filled.
+    """
+    size, num_resources = dur_im.shape[0], cap_r.shape[0]
+    waiting = np.zeros(size, dtype=np.int64)
+    placed = np.zeros(size, dtype=np.bool_)
+    # The profile of use: step k holds use[k] from time at[k] to at[k + 1].
+    at = np.zeros(2 * size + 2, dtype=np.int64)
+    use = np.zeros((2 * size + 2, num_resources), dtype=np.int64)
+    steps = 1
+    makespan = 0
+    for i in range(size):
+        waiting[i] = pred_start[i + 1] - pred_start[i]
+    for _ in range(size):
+        best = -1
+        for i in range(size):
+            if not placed[i] and waiting[i] == 0 and (best < 0 or key_i[i] < key_i[best]):
+                best = i
+        m = mode_i[best]
+        length = dur_im[best, m]
+        ready = 0
+        for e in range(pred_start[best], pred_start[best + 1]):
+            j = pred_index[e]
+            ready = max(ready, start_i[j] + dur_im[j, mode_i[j]])
+        first = 0
+        while first + 1 < steps and at[first + 1] <= ready:
+            first += 1
+        begin = ready
+        k = first
+        while k < steps and at[k] < begin + length:
+            for r in range(num_resources):
+                if use[k, r] + need_imr[best, m, r] > cap_r[r]:
+                    # Blocked during step k: nothing earlier than its end can work.
+                    begin = at[k + 1]
+                    first = k + 1
+                    break
+            k += 1
+        start_i[best] = begin
+        placed[best] = True
+        makespan = max(makespan, begin + length)
+        for time in (begin, begin + length):
+            k = steps - 1
+            while at[k] > time:
+                k -= 1
+            if at[k] < time:
+                for move in range(steps, k + 1, -1):
+                    at[move] = at[move - 1]
+                    use[move] = use[move - 1]
+                at[k + 1] = time
+                use[k + 1] = use[k]
+                steps += 1
+        k = steps - 1
+        while at[k] > begin:
+            k -= 1
+        while k < steps and at[k] < begin + length:
+            for r in range(num_resources):
+                use[k, r] += need_imr[best, m, r]
+            k += 1
+        for i in range(best + 1, size):
+            if not placed[i]:
+                for e in range(pred_start[i], pred_start[i + 1]):
+                    if pred_index[e] == best:
+                        waiting[i] -= 1
+    return makespan
+
+
+@nb.njit(cache=True)
+def improve(
+    dur_im: Any,
+    need_imr: Any,
+    cap_r: Any,
+    pred_start: Any,
+    pred_index: Any,
+    num_tries: int,
+    target: int,
+    seed: int,
+    mode_i: Any,
+    start_i: Any,
+    makespan: int,
+) -> int:
+    """Better starts and modes by random moves from a valid schedule, in place; return the makespan.
+
+    Args:
+        dur_im: Cycles, ``NEVER`` for impossible.
+        need_imr: Units of each resource held while running.
+        cap_r: Units there are.
+        pred_start: Immediate predecessors, as in ``Part``.
+        pred_index: Likewise.
+        num_tries: Schedules to try.
+        target: Stop when this makespan is reached.
+        seed: Of the moves; the same seed gives the same schedule.
+        mode_i: In and out.
+        start_i: In and out.
+        makespan: Of the schedule given.
+    """
+    size = dur_im.shape[0]
+    np.random.seed(seed)  # noqa: NPY002 - compiled code has only this generator, and it is private to it
+    key_i = np.empty(size)
+    trial_mode = np.empty_like(mode_i)
+    trial_start = np.empty_like(start_i)
+    for _ in range(num_tries):
+        if makespan <= target:
+            break
+        for i in range(size):
+            key_i[i] = start_i[i]
+            trial_mode[i] = mode_i[i]
+        for _ in range(1 + np.random.randint(0, 3)):  # noqa: NPY002
+            i = np.random.randint(0, size)  # noqa: NPY002
+            if dur_im[i, 1 - trial_mode[i]] < NEVER and np.random.random() < 0.5:  # noqa: NPY002
+                trial_mode[i] = 1 - trial_mode[i]
+            else:
+                key_i[i] += (np.random.random() - 0.5) * 0.5 * makespan  # noqa: NPY002
+        found = place_in_order(
+            dur_im, need_imr, cap_r, pred_start, pred_index, trial_mode, key_i, trial_start
+        )
+        if found <= makespan:
+            makespan = found
+            mode_i[:] = trial_mode
+            start_i[:] = trial_start
+    return makespan
+
+
+@nb.njit(cache=True)
+def first_schedule(task: Any, num_rounds: int, weight_im: Any, start_i: Any, mode_i: Any) -> tuple[int, int]:
+    """Fill a weight set and the best of a few list schedules; return a lower bound and the makespan.
+
+    Args:
+        task: The part (``bestfirst.Task``).
+        num_rounds: Of the relaxation.
+        weight_im: Filled.
+        start_i: Filled.
+        mode_i: Filled.
+    """
+    dur_im = task.dur_im
+    size = dur_im.shape[0]
+    longest = 0
+    for i in range(size):
+        longest = max(longest, task.tail_i[i])
+    trial_mode = np.zeros(size, dtype=np.int64)
+    trial_start = np.zeros(size, dtype=np.int64)
+    key_i = np.zeros(size)
+    bound, makespan = longest, NEVER
+    for attempt in range(8):
+        # Modes: the faster, the relaxation's choice, one core, all cores where they gain most. Order: longest
+        # tail first in the faster modes, in the modes chosen, or as given.
+        if attempt == 0:
+            for i in range(size):
+                trial_mode[i] = 1 if dur_im[i, 1] < dur_im[i, 0] else 0
+                key_i[i] = -task.tail_i[i]
+        elif attempt == 1:
+            relaxed = relax(
+                dur_im,
+                task.frac_imr,
+                task.exclusive,
+                task.pred_start,
+                task.pred_index,
+                num_rounds,
+                1e-7,
+                weight_im,
+                trial_mode,
+            )
+            bound = max(bound, ceil_safely(relaxed))
+        elif attempt == 2 or attempt == 5 or attempt == 7:
+            for i in range(size):
+                key_i[i] = 0.0
+            for i in range(size - 1, -1, -1):
+                key_i[i] -= dur_im[i, trial_mode[i]]
+                for e in range(task.pred_start[i], task.pred_start[i + 1]):
+                    j = task.pred_index[e]
+                    key_i[j] = min(key_i[j], key_i[i])
+        elif attempt == 3:
+            for i in range(size):
+                key_i[i] = i
+        elif attempt == 4:
+            for i in range(size):
+                trial_mode[i] = 0 if dur_im[i, 0] < NEVER else 1
+                key_i[i] = -task.tail_i[i]
+        else:
+            for i in range(size):
+                gains = dur_im[i, 1] < NEVER and 2 * dur_im[i, 1] < dur_im[i, 0]
+                trial_mode[i] = 1 if gains or dur_im[i, 0] >= NEVER else 0
+        found = place_in_order(
+            dur_im,
+            task.need_imr,
+            task.cap_r,
+            task.pred_start,
+            task.pred_index,
+            trial_mode,
+            key_i,
+            trial_start,
+        )
+        if found < makespan:
+            makespan = found
+            start_i[:] = trial_start
+            mode_i[:] = trial_mode
+        if attempt > 0 and makespan <= bound:
+            break
+    return bound, makespan

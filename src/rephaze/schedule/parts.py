@@ -1,0 +1,206 @@
+"""One series part solved: quick bounds first, then best-first search and CP-SAT in turns until proven."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rephaze.schedule import bestfirst, nodes
+from rephaze.schedule.listing import first_schedule, improve
+from rephaze.schedule.nodes import Nodes, Task
+
+Ints = NDArray[np.int64]
+
+_NUM_ROUNDS = 200
+_MAX_WEIGHT_SETS = 6
+_MAX_NODE_BYTES = 1_200_000_000
+_MAX_SEARCH_OPS = 1024
+"""Larger parts go to CP-SAT at once: a node would no longer be small."""
+
+
+class Solver(StrEnum):
+    """Which method may be used."""
+
+    AUTO = "auto"
+    """Search and CP-SAT in turns."""
+    SEARCH = "search"
+    CPSAT = "cpsat"
+    ILP = "ilp"
+    """The paper's integer program, an independent check."""
+
+
+@dataclass(slots=True)
+class PartSolution:
+    """What is known of a part; ``bound == makespan`` is a proof."""
+
+    bound: int
+    makespan: int
+    start_i: Ints
+    mode_i: Ints
+
+    @property
+    def is_proven(self) -> bool:
+        """Whether nothing is left to find."""
+        return self.bound >= self.makespan
+
+
+def solve_part(task: Task, width: int, time_limit_s: float, solver: Solver, backend: str) -> PartSolution:
+    """The best schedule and bound of a part within the time.
+
+    Args:
+        task: The part.
+        width: Most operators that can run at once.
+        time_limit_s: Wall time; the quick bounds are always made.
+        solver: Which methods may be used.
+        backend: Of the integer program.
+    """
+    began = time.perf_counter()
+    size = len(task.dur_im)
+    weight_im = np.zeros((size, 2))
+    known = PartSolution(0, 0, np.zeros(size, dtype=np.int64), np.zeros(size, dtype=np.int64))
+    known.bound, known.makespan = first_schedule(task, _NUM_ROUNDS, weight_im, known.start_i, known.mode_i)
+    if solver is Solver.ILP:
+        from rephaze.schedule.ilp import solve_by_ilp
+
+        spent = time.perf_counter() - began
+        _merge(task, known, solve_by_ilp(task, known.makespan, max(time_limit_s - spent, 0.0), backend))
+        return known
+    if known.is_proven and solver is not Solver.CPSAT:
+        return known
+    if solver is Solver.CPSAT:
+        _run_cpsat(task, known, time_limit_s - (time.perf_counter() - began), seed=0)
+        return known
+    may_search = size <= _MAX_SEARCH_OPS
+    search = _Search(task, known, weight_im, width) if may_search else None
+    if solver is Solver.SEARCH:
+        if search:
+            search.run(began + time_limit_s)
+        return known
+    # Shares of the time: either method closes in a moment much of what the other never would, so both get a
+    # short turn before either gets a long one.
+    for turn, (method, until) in enumerate(
+        (("search", 0.1), ("improve", 0.12), ("cpsat", 0.3), ("search", 0.7), ("cpsat", 1.0))
+    ):
+        if known.is_proven:
+            break
+        deadline = began + until * time_limit_s
+        if method == "search" and search:
+            search.run(deadline)
+        elif method == "improve":
+            _improve(task, known, deadline)
+        elif method == "cpsat":
+            _run_cpsat(task, known, deadline - time.perf_counter(), seed=turn)
+    return known
+
+
+class _Search:
+    """A best-first search that can be continued."""
+
+    def __init__(self, task: Task, known: PartSolution, weight_im: Any, width: int) -> None:
+        self.task, self.known = task, known
+        size, words = task.ancestors_iw.shape
+        self.nodes: Nodes = nodes.new_nodes(task, width, max(1024, 8 * size), _MAX_WEIGHT_SETS)
+        self.nodes.fact[0, nodes.BOUND] = known.bound
+        self.node_bytes = 8 * nodes.NUM_FACTS + 32 * words + 12 * width + 24
+        nodes.add_weights(task, self.nodes, weight_im)
+        self.slice = 64
+        self.is_over = False
+
+    def run(self, deadline: float) -> None:
+        """Search until proven, out of time or out of memory; what is found goes into ``known``."""
+        known, control = self.known, self.nodes.control
+        control[nodes.INCUMBENT] = known.makespan
+        control[nodes.BEST_NODE] = -1
+        while not self.is_over and time.perf_counter() < deadline:
+            outcome = bestfirst.search_slice(self.task, self.nodes, self.slice)
+            if outcome == bestfirst.PROVEN:
+                self.is_over = True
+            elif outcome == bestfirst.FULL:
+                capacity = 2 * len(self.nodes.fact)
+                if capacity * self.node_bytes > _MAX_NODE_BYTES:
+                    self.is_over = True
+                    break
+                self.nodes = nodes.enlarged(self.nodes, capacity)
+            else:
+                self.slice = min(2 * self.slice, 4096)
+        incumbent = int(control[nodes.INCUMBENT])
+        if control[nodes.BEST_NODE] >= 0:
+            known.makespan = incumbent
+            self._read_schedule(int(control[nodes.BEST_NODE]))
+        lowest = incumbent
+        if control[nodes.HEAP_SIZE] > 0:
+            lowest = int(self.nodes.fact[self.nodes.heap[0], nodes.BOUND])
+        known.bound = max(known.bound, min(lowest, known.makespan))
+
+    def _read_schedule(self, node: int) -> None:
+        fact = self.nodes.fact
+        while node >= 0:
+            action = int(fact[node, nodes.ACTION])
+            if action >= 0:
+                self.known.start_i[action >> 1] = fact[node, nodes.BEGAN]
+                self.known.mode_i[action >> 1] = action & 1
+            node = int(fact[node, nodes.PARENT])
+
+
+def _improve(task: Task, known: PartSolution, deadline: float) -> None:
+    seed = 1
+    while not known.is_proven and time.perf_counter() < deadline:
+        known.makespan = improve(
+            task.dur_im,
+            task.need_imr,
+            task.cap_r,
+            task.pred_start,
+            task.pred_index,
+            200,
+            known.bound,
+            seed,
+            known.mode_i,
+            known.start_i,
+            known.makespan,
+        )
+        seed += 1
+
+
+def _run_cpsat(task: Task, known: PartSolution, time_limit_s: float, seed: int) -> None:
+    """Improve ``known`` with CP-SAT, unless building its model alone would take the time there is."""
+    if time_limit_s < 0.02:
+        return
+    from rephaze.schedule.cpsat import solve_by_cpsat
+
+    _merge(
+        task,
+        known,
+        solve_by_cpsat(
+            task, known.bound, known.makespan, known.start_i, known.mode_i, time_limit_s, seed=seed
+        ),
+    )
+
+
+def _merge(task: Task, known: PartSolution, found: Any) -> None:
+    """Take a solver's bound, and its schedule if it is valid and shorter."""
+    if found.start_i is not None:
+        makespan = replay(task, found.start_i, found.mode_i)
+        if makespan is not None and makespan < known.makespan:
+            known.makespan, known.start_i, known.mode_i = makespan, found.start_i, found.mode_i
+    known.bound = max(known.bound, min(found.bound_cycles, known.makespan))
+
+
+def replay(task: Task, start_i: Ints, mode_i: Ints) -> int | None:
+    """The makespan of a schedule of a part, or None if it breaks a rule."""
+    size = len(start_i)
+    every = np.arange(size)
+    end_i = start_i + task.dur_im[every, mode_i]
+    need_ir = task.need_imr[every, mode_i]
+    for i in range(size):
+        preds = task.pred_index[task.pred_start[i] : task.pred_start[i + 1]]
+        if (end_i[preds] > start_i[i]).any():
+            return None
+        now = (start_i <= start_i[i]) & (start_i[i] < end_i)
+        if (need_ir[now].sum(axis=0) > task.cap_r).any():
+            return None
+    return int(end_i.max())

@@ -1,0 +1,274 @@
+"""A layer's schedule: contraction, series parts, each part solved, parts put end to end.
+
+Axis letters: o = operator of the graph, m = mode (0 one core, 1 all cores).
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rephaze.schedule.nodes import Task
+from rephaze.schedule.parts import PartSolution, Solver, solve_part
+from rephaze.schedule.relaxation import NEVER
+from rephaze.schedule.shares import SHARE_UNITS, share_units
+from rephaze.schedule.structure import Part, ScheduleStructure, compile_structure, series_parts
+from rephaze.schedule.tasks import make_task
+from rephaze.types.latency import IMPOSSIBLE_CYCLES, LatencyTable
+from rephaze.types.schedule import (
+    Exclusion,
+    Mode,
+    Schedule,
+    ScheduledOp,
+    ScheduleProblem,
+    ScheduleStatus,
+)
+
+Ints = NDArray[np.int64]
+
+DEFAULT_BACKEND = "scip"
+
+
+@dataclass(frozen=True, eq=False, kw_only=True, slots=True)
+class LayerSchedule:
+    """A layer's schedule as arrays along the operators of its graph.
+
+    Where nothing is feasible ``impossible_op`` is the first operator that can run in no mode, and makespan and
+    bound are ``IMPOSSIBLE_CYCLES``.
+    """
+
+    makespan_cycles: int
+    bound_cycles: int
+    start_cycles_o: Ints
+    mode_o: Ints
+    """0 one core, 1 all cores."""
+    impossible_op: int = -1
+
+    @property
+    def status(self) -> ScheduleStatus:
+        """Optimal only if the bound equals the makespan."""
+        if self.impossible_op >= 0:
+            return ScheduleStatus.INFEASIBLE
+        proven = self.bound_cycles == self.makespan_cycles
+        return ScheduleStatus.OPTIMAL if proven else ScheduleStatus.FEASIBLE
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class ScheduleMemo:
+    """Proven parts by structure, durations, needs and (capped) capacities; give one to many solves."""
+
+    parts: dict[tuple[bytes, ...], PartSolution] = field(default_factory=dict)
+
+    def __len__(self) -> int:
+        return len(self.parts)
+
+
+def schedule_layer(
+    structure: ScheduleStructure,
+    cycles_om: Ints,
+    *,
+    num_tensor_cores: int,
+    num_vector_cores: int,
+    exclusion: Exclusion,
+    hbm_share_om: NDArray[np.float64] | None = None,
+    buffer_share_om: NDArray[np.float64] | None = None,
+    time_limit_s: float = 10.0,
+    solver: Solver = Solver.AUTO,
+    backend: str = DEFAULT_BACKEND,
+    memo: ScheduleMemo | None = None,
+) -> LayerSchedule:
+    """The best schedule of a layer on one chip, with its proven bound.
+
+    Args:
+        structure: Of the layer's operator graph.
+        cycles_om: Durations on one core and on all; ``IMPOSSIBLE_CYCLES`` or more is impossible.
+        num_tensor_cores: Of the chip.
+        num_vector_cores: Of the chip.
+        exclusion: What all-cores operators exclude.
+        hbm_share_om: Part of the HBM bandwidth held in each mode; None for none.
+        buffer_share_om: Likewise for the global buffer.
+        time_limit_s: Wall time for all parts together; a valid schedule comes back whatever it is.
+        solver: Which methods may be used.
+        backend: Of the integer program: scip, highs, cp_sat or gurobi.
+        memo: Shared among solves, or None.
+    """
+    deadline = time.perf_counter() + time_limit_s
+    fastest_o = cycles_om.min(axis=1)
+    fastest_o[~structure.takes_time[structure.place]] = 0
+    if fastest_o.size and fastest_o.max() >= IMPOSSIBLE_CYCLES:
+        return _impossible(structure, int(np.argmax(fastest_o >= IMPOSSIBLE_CYCLES)))
+    units = [
+        None if share_om is None or not share_om.any() else share_units(share_om)
+        for share_om in (hbm_share_om, buffer_share_om)
+    ]
+    takes_time = structure.takes_time & (fastest_o[structure.order] > 0)
+    parts = series_parts(structure, takes_time)
+    solutions: list[PartSolution | None] = [None] * len(parts)
+    hard = sum(len(part.ops) > 1 for part in parts)
+    for k, part in enumerate(parts):
+        if len(part.ops) > 1:
+            share_s = max(deadline - time.perf_counter(), 0.0) / hard
+            hard -= 1
+            part_cycles = cycles_om[part.ops]
+            part_cycles[part_cycles >= IMPOSSIBLE_CYCLES] = NEVER
+            task = make_task(
+                part,
+                part_cycles,
+                None if units[0] is None else units[0][part.ops],
+                None if units[1] is None else units[1][part.ops],
+                num_tensor_cores,
+                num_vector_cores,
+                SHARE_UNITS,
+                exclusion is Exclusion.CHIP,
+            )
+            solutions[k] = _solved(part, task, share_s, solver, backend, memo)
+    return _joined(structure, parts, solutions, cycles_om, takes_time)
+
+
+def schedule_on_chip(
+    structure: ScheduleStructure,
+    table: LatencyTable,
+    chip: int,
+    *,
+    num_tensor_cores: int,
+    num_vector_cores: int,
+    exclusion: Exclusion = Exclusion.ENGINE,
+    time_limit_s: float = 10.0,
+    memo: ScheduleMemo | None = None,
+) -> LayerSchedule:
+    """The best schedule of a layer on one chip of a latency table.
+
+    Args:
+        structure: Of the layer's operator graph.
+        table: Its operators on many chips.
+        chip: Which column.
+        num_tensor_cores: Of that chip.
+        num_vector_cores: Of that chip.
+        exclusion: What all-cores operators exclude.
+        time_limit_s: Wall time.
+        memo: Shared among solves, or None.
+    """
+
+    def modes(one_oc: NDArray[Any], all_oc: NDArray[Any]) -> NDArray[Any]:
+        return np.stack([one_oc[:, chip], all_oc[:, chip]], axis=1)
+
+    return schedule_layer(
+        structure,
+        modes(table.one_core_cycles_oc, table.all_cores_cycles_oc),
+        num_tensor_cores=num_tensor_cores,
+        num_vector_cores=num_vector_cores,
+        exclusion=exclusion,
+        hbm_share_om=modes(table.one_core_hbm_share_oc, table.all_cores_hbm_share_oc),
+        buffer_share_om=modes(table.one_core_buffer_share_oc, table.all_cores_buffer_share_oc),
+        time_limit_s=time_limit_s,
+        memo=memo,
+    )
+
+
+def solve_problem(
+    problem: ScheduleProblem,
+    *,
+    time_limit_s: float = 10.0,
+    solver: Solver = Solver.AUTO,
+    backend: str = DEFAULT_BACKEND,
+    memo: ScheduleMemo | None = None,
+) -> Schedule:
+    """The answer to a problem record; raises ``SpecError`` if its edges form a cycle."""
+    began = time.perf_counter()
+    ops = problem.ops
+    structure = compile_structure([op.engine for op in ops], problem.edges, [op.name for op in ops])
+    shape = (len(ops), 2)
+    found = schedule_layer(
+        structure,
+        np.array([(op.one_core_cycles, op.all_cores_cycles) for op in ops], dtype=np.int64).reshape(shape),
+        num_tensor_cores=problem.num_tensor_cores,
+        num_vector_cores=problem.num_vector_cores,
+        exclusion=problem.all_cores_excludes,
+        hbm_share_om=np.array(
+            [(op.one_core_hbm_share, op.all_cores_hbm_share) for op in ops], dtype=np.float64
+        ).reshape(shape),
+        buffer_share_om=np.array(
+            [(op.one_core_buffer_share, op.all_cores_buffer_share) for op in ops], dtype=np.float64
+        ).reshape(shape),
+        time_limit_s=time_limit_s,
+        solver=solver,
+        backend=backend,
+        memo=memo,
+    )
+    feasible = found.status is not ScheduleStatus.INFEASIBLE
+    modes = tuple(Mode)
+    return Schedule(
+        status=found.status,
+        makespan_cycles=found.makespan_cycles,
+        bound_cycles=found.bound_cycles,
+        starts=tuple(
+            ScheduledOp(op=op.name, start_cycles=start, mode=modes[mode])
+            for op, start, mode in zip(ops, found.start_cycles_o.tolist(), found.mode_o.tolist(), strict=True)
+        )
+        if feasible
+        else (),
+        solve_s=time.perf_counter() - began,
+        reason="" if feasible else f"op {ops[found.impossible_op].name!r} can run in no mode on this chip",
+    )
+
+
+def _solved(
+    part: Part, task: Task, time_limit_s: float, solver: Solver, backend: str, memo: ScheduleMemo | None
+) -> PartSolution:
+    if memo is None:
+        return solve_part(task, part.width, time_limit_s, solver, backend)
+    key = tuple(
+        array.tobytes()
+        for array in (part.ancestors_iw, part.pred_index, task.dur_im, task.need_imr, task.cap_r)
+    )
+    known = memo.parts.get(key)
+    if known is None:
+        known = solve_part(task, part.width, time_limit_s, solver, backend)
+        if known.is_proven:
+            memo.parts[key] = known
+    return known
+
+
+def _joined(
+    structure: ScheduleStructure,
+    parts: tuple[Part, ...],
+    solutions: list[PartSolution | None],
+    cycles_om: Ints,
+    takes_time: NDArray[np.bool_],
+) -> LayerSchedule:
+    """Parts end to end; contracted operators start the moment their inputs are ready."""
+    start_o = np.zeros(structure.num_ops, dtype=np.int64)
+    mode_o = (cycles_om[:, 1] < cycles_om[:, 0]).astype(np.int64)
+    makespan = bound = 0
+    for part, solution in zip(parts, solutions, strict=True):
+        if solution is None:
+            op = part.ops[0]
+            start_o[op] = makespan
+            makespan += int(cycles_om[op, mode_o[op]])
+            bound += int(cycles_om[op, mode_o[op]])
+        else:
+            start_o[part.ops] = makespan + solution.start_i
+            mode_o[part.ops] = solution.mode_i
+            makespan += solution.makespan
+            bound += solution.bound
+    contracted = np.flatnonzero(~takes_time)
+    if contracted.size:
+        end_o = start_o + cycles_om[np.arange(len(mode_o)), mode_o]
+        kept_end = np.where(takes_time, end_o[structure.order], 0)
+        start_o[structure.order[contracted]] = (structure.before_oo[contracted] * kept_end).max(axis=1)
+    return LayerSchedule(makespan_cycles=makespan, bound_cycles=bound, start_cycles_o=start_o, mode_o=mode_o)
+
+
+def _impossible(structure: ScheduleStructure, op: int) -> LayerSchedule:
+    none = np.zeros(structure.num_ops, dtype=np.int64)
+    return LayerSchedule(
+        makespan_cycles=IMPOSSIBLE_CYCLES,
+        bound_cycles=IMPOSSIBLE_CYCLES,
+        start_cycles_o=none,
+        mode_o=none,
+        impossible_op=op,
+    )

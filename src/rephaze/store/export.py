@@ -1,0 +1,112 @@
+"""Tables of a run as CSV or Parquet files, cell for cell: nothing is escaped, rounded or left out."""
+
+from __future__ import annotations
+
+import csv
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from enum import StrEnum
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from rephaze.errors import FileError, MissingExtraError
+from rephaze.store.lock import LOCK_NAME
+from rephaze.store.reader import RunReader
+from rephaze.store.record_json import canonical_text, to_json
+from rephaze.store.schema import DB_NAME
+from rephaze.store.tables import FlatTable, TableName, flat_table
+
+_ROWS_A_BATCH = 20_000
+
+
+class FileFormat(StrEnum):
+    """What a table can be written as."""
+
+    CSV = "csv"
+    PARQUET = "parquet"
+
+
+def export_table(run: RunReader, name: TableName, out: Path, file_format: FileFormat) -> int:
+    """Write one table of the run to ``out`` and return its number of rows.
+
+    The file appears, or replaces the one before, only when it is whole.
+
+    Raises:
+        FileError: ``out`` cannot be written, or is one of the run's own files.
+        MissingExtraError: Parquet is asked for and pyarrow is not installed.
+    """
+    write = {FileFormat.CSV: _write_csv, FileFormat.PARQUET: _write_parquet}[file_format]
+    if _is_own_file(run.folder, out):
+        raise FileError(f"{out}: belongs to the run itself; name another file")
+    try:
+        with _whole_file(out) as path:
+            return write(run, flat_table(run, name), path)
+    except OSError as error:
+        raise FileError(f"{out}: cannot be written ({error.strerror or error})") from error
+    except UnicodeEncodeError as error:
+        raise FileError(f"{out}: a cell is not valid text ({error.object!r}); export as csv") from None
+
+
+def _write_csv(_run: RunReader, table: FlatTable, path: Path) -> int:
+    num_rows = 0
+    # A file's name may hold bytes that are no text: they are written as the bytes they were.
+    with path.open("w", encoding="utf-8", errors="surrogateescape", newline="") as file:
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow(column.name for column in table.columns)
+        for row in table.rows:
+            writer.writerow([str(cell).lower() if isinstance(cell, bool) else cell for cell in row])
+            num_rows += 1
+    return num_rows
+
+
+def _write_parquet(run: RunReader, table: FlatTable, path: Path) -> int:
+    try:
+        import pyarrow as pa
+        from pyarrow.parquet import ParquetWriter
+    except ImportError:
+        raise MissingExtraError(
+            "Parquet files need pyarrow: pip install 'rephaze[parquet]', or export as csv"
+        ) from None
+    kinds = {bool: pa.bool_(), int: pa.int64(), float: pa.float64(), str: pa.string()}
+    info = run.info()
+    facts = {"settings": to_json(info.settings), "versions": to_json(info.versions)}
+    schema = pa.schema(
+        [(column.name, kinds[column.kind]) for column in table.columns],
+        metadata={"rephaze": canonical_text(facts)},
+    )
+    num_rows = 0
+    with ParquetWriter(path, schema) as writer:
+        while rows := list(islice(table.rows, _ROWS_A_BATCH)):
+            columns: list[Any] = [
+                pa.array(cells, type=field.type)
+                for cells, field in zip(zip(*rows, strict=True), schema, strict=True)
+            ]
+            writer.write_table(pa.Table.from_arrays(columns, schema=schema))
+            num_rows += len(rows)
+    return num_rows
+
+
+def _is_own_file(folder: Path, out: Path) -> bool:
+    own = {DB_NAME, f"{DB_NAME}-wal", f"{DB_NAME}-shm", LOCK_NAME}
+    target = out.resolve()
+    return target.name in own and target.parent == folder.resolve()
+
+
+@contextmanager
+def _whole_file(out: Path) -> Iterator[Path]:
+    """A path to write to, renamed to ``out`` when the block ends well and deleted when it does not."""
+    target = out.resolve()  # through links: their target is replaced, not they
+    if target.exists() and not target.is_file():
+        if target.is_dir():
+            raise FileError(f"{out}: is a folder; name a file")
+        yield target  # a pipe or device cannot be renamed over
+        return
+    part = target.with_name(f".{target.name}.{os.getpid()}.part")
+    try:
+        yield part
+        part.replace(target)
+    except BaseException:
+        part.unlink(missing_ok=True)
+        raise

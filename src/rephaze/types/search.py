@@ -1,0 +1,138 @@
+"""What a search takes and gives: settings, evaluations of designs, the answer and its certificate."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from rephaze.types.chip import Chip
+from rephaze.types.scenario import Scenario
+
+
+class Objective(StrEnum):
+    """What is maximised."""
+
+    THROUGHPUT = "throughput"
+    """Samples a second of the whole cluster."""
+    PER_AREA = "per-area"
+    """... per square millimetre of all its chips."""
+    PER_WATT = "per-watt"
+    """... per watt drawn: samples per joule."""
+    PER_USD = "per-usd"
+    """... per US dollar of chips and memory."""
+
+
+class Aggregate(StrEnum):
+    """How several models' objectives become one."""
+
+    GEOMEAN = "geomean"
+    MEAN = "mean"
+    WORST = "worst"
+
+
+class SearchStatus(StrEnum):
+    """How far an answer is proven."""
+
+    OPTIMAL = "optimal"
+    FEASIBLE = "feasible"
+    INFEASIBLE = "infeasible"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class SearchSettings:
+    """A search, fully resolved: two runs with equal settings give the same answer."""
+
+    models: tuple[str, ...]
+    """Zoo names or graph files."""
+    weights: tuple[float, ...]
+    """One a model, normalised by the aggregate."""
+    scenario: Scenario
+    objective: Objective
+    aggregate: Aggregate
+    seed: int
+    exhaustive: bool
+    """Solve every design exactly: to check the pruning on small spaces."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class StagePlan:
+    """One pipeline stage of a plan."""
+
+    first_layer: str
+    last_layer: str
+    num_layers: int
+    num_devices: int
+    load_s: float
+    memory_bytes: float
+    recompute: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ModelPlan:
+    """How one model is trained on a cluster of one chip, at its best."""
+
+    model: str
+    samples_per_s: float
+    batch_s: float
+    tp: int
+    dp: int
+    pp: int
+    microbatch: int
+    recompute: str
+    hbm_bytes: int
+    """Memory a chip needs to have: the smallest option the plan fits."""
+    energy_per_sample_j: float
+    stages: tuple[StagePlan, ...]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Evaluation:
+    """What is known of one design after it was solved exactly, or dropped while it was being solved."""
+
+    design: int
+    """Position in the enumerated space."""
+    is_exact: bool
+    """False: dropped, since ``bound`` no longer beat the incumbent."""
+    objective: float
+    """The design's objective if exact, else minus infinity; minus infinity too if nothing fits."""
+    bound: float
+    """No plan of this design does better; equals ``objective`` if exact and every schedule was proven."""
+    plans: tuple[ModelPlan, ...]
+    """One a model if exact and feasible, else empty."""
+    dropped_by: str = ""
+    """The bound that dropped it, if one did."""
+    reason: str = ""
+    """Why nothing fits, if nothing does."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Certificate:
+    """The proof in numbers: every design of the space is accounted for once."""
+
+    num_designs: int
+    num_solved_exactly: int
+    num_dropped_by_bound: dict[str, int]
+    """Designs each bound removed, cheapest bound first."""
+    num_infeasible: int
+    num_within: dict[str, tuple[int, int]]
+    """Designs within 0.1, 1 and 5 % of the best: at least, at most (unsolved ones count by bound)."""
+    binding: str
+    """What holds the winner back: area, power, or which field of the space is at its end."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class SearchResult:
+    """The answer of a search."""
+
+    status: SearchStatus
+    objective: float
+    bound: float
+    gap: float
+    """(bound - objective) / objective; 0 when optimal."""
+    design: int | None
+    chip: Chip | None
+    area_um2: float
+    plans: tuple[ModelPlan, ...]
+    certificate: Certificate
+    reason: str
+    search_s: float

@@ -1,0 +1,146 @@
+"""The figures of operators and layers that follow from their tensors: bytes, edges, memory.
+
+They are worked out here once for every graph, whether just extracted, read from a file or sharded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+from rephaze.types.graph import (
+    ZERO,
+    Affine,
+    LayerType,
+    Op,
+    OpGraph,
+    OpKind,
+    Split,
+    Tensor,
+    TensorRole,
+)
+
+_FROM_OUTSIDE = (TensorRole.PARAMETER, TensorRole.INPUT, TensorRole.CONSTANT, TensorRole.KEPT)
+
+
+def total(sizes: Iterable[Affine]) -> Affine:
+    """The sum of affine numbers."""
+    const = per_sample = 0
+    for size in sizes:
+        const += size.const
+        per_sample += size.per_sample
+    return Affine(const, per_sample)
+
+
+def op_graph(ops: Iterable[Op], tensors: tuple[Tensor, ...]) -> OpGraph:
+    """The graph of operators in topological order, with their bytes and edges worked out."""
+    measured = tuple(_measured(op, tensors) for op in ops)
+    producer: dict[int, int] = {}
+    edges: set[tuple[int, int]] = set()
+    for position, op in enumerate(measured):
+        edges.update((producer[t], position) for t in op.inputs if t in producer)
+        producer.update((t, position) for t in op.outputs)
+    edges = {(src, dst) for src, dst in edges if src != dst}
+    return OpGraph(ops=measured, edges=tuple(sorted(edges)), tensors=tensors)
+
+
+def layer_type(
+    name: str,
+    forward: OpGraph,
+    backward: OpGraph,
+    *,
+    parameters: tuple[Tensor, ...],
+    saved: tuple[Tensor, ...],
+    saved_inputs: tuple[Tensor, ...],
+    inputs: tuple[Tensor, ...],
+) -> LayerType:
+    """A layer with its memory worked out from its tensors."""
+    return LayerType(
+        name=name,
+        forward=forward,
+        backward=backward,
+        num_parameters=total(t.num_elements for t in parameters).const,
+        param_bytes=total(t.num_bytes for t in parameters).const,
+        saved_bytes=total(t.num_bytes for t in saved),
+        input_bytes=total(t.num_bytes for t in inputs),
+        working_bytes=_larger(
+            _peak_bytes(forward, kept={t.name for t in saved}), _peak_bytes(backward, kept=set())
+        ),
+        is_sharded=any(op.split is not Split.NONE for graph in (forward, backward) for op in graph.ops),
+        saved_input_bytes=total(t.num_bytes for t in saved_inputs),
+        parameters=parameters,
+        saved=saved,
+        saved_inputs=saved_inputs,
+        inputs=inputs,
+    )
+
+
+def _measured(op: Op, tensors: tuple[Tensor, ...]) -> Op:
+    elements = total(tensors[t].num_elements for t in op.outputs)
+    if op.kind is OpKind.VIEW:
+        return replace(op, num_elements=elements, input_bytes=ZERO, output_bytes=ZERO, param_bytes=0)
+    if op.collective is not None:
+        payload = op.collective.payload_bytes
+        return replace(op, num_elements=elements, input_bytes=payload, output_bytes=payload)
+    reads = [tensors[t] for t in op.inputs]
+    read_bytes = [_bytes_read(op, tensor) for tensor in reads]
+    weights = [
+        size for tensor, size in zip(reads, read_bytes, strict=True) if tensor.role is TensorRole.PARAMETER
+    ]
+    return replace(
+        op,
+        num_elements=elements,
+        input_bytes=total(read_bytes),
+        output_bytes=total(tensors[t].num_bytes for t in op.outputs),
+        param_bytes=total(weights).const,
+    )
+
+
+def _bytes_read(op: Op, tensor: Tensor) -> Affine:
+    """Bytes of one operand; a gather reads the rows it selects, not the table."""
+    if op.kind is not OpKind.GATHER or not op.vector:
+        return tensor.num_bytes
+    selected = op.vector[0].num_elements.times(tensor.element_bytes)
+    return _smaller(tensor.num_bytes, selected)
+
+
+def _smaller(one: Affine, other: Affine) -> Affine:
+    return one if one.at(1) <= other.at(1) else other
+
+
+def _larger(one: Affine, other: Affine) -> Affine:
+    return other if one.at(1) < other.at(1) else one
+
+
+def _peak_bytes(graph: OpGraph, kept: set[str]) -> Affine:
+    """The largest sum of tensors alive at once beside parameters, kept tensors and forward inputs.
+
+    The largest is chosen at one sample: with tensors that all grow alike it is the largest at any.
+    """
+    last_use: dict[str, int] = {}
+    size: dict[str, Affine] = {}
+    born: dict[str, int] = {}
+    is_outer: dict[str, bool] = {}
+    end = len(graph.ops)
+    names = {t.name for t in graph.tensors}
+    for position, op in enumerate(graph.ops):
+        for number in (*op.inputs, *op.outputs):
+            tensor = graph.tensors[number]
+            home = tensor.storage if tensor.storage in names else tensor.name
+            last_use[home] = end if tensor.role is TensorRole.OUTPUT else max(last_use.get(home, 0), position)
+            if home not in born:
+                born[home] = position
+                size[home] = tensor.num_bytes
+                is_outer[home] = tensor.role in _FROM_OUTSIDE
+    change = [ZERO] * (end + 2)
+    for home, position in born.items():
+        if is_outer[home] or home in kept:
+            continue
+        change[position] += size[home]
+        after = min(last_use[home], end) + 1
+        change[after] += size[home].times(-1)
+    alive = peak = ZERO
+    for step in change:
+        alive += step
+        peak = _larger(peak, alive)
+    return peak

@@ -1,0 +1,122 @@
+"""The shape of a graph file, for checking: plain dictionaries, since a model has thousands of operators."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal, NotRequired
+
+from pydantic import BaseModel, ConfigDict, Field
+from typing_extensions import TypedDict
+
+Count = Annotated[int, Field(ge=0, lt=2**62)]
+Positive = Annotated[int, Field(ge=1, lt=2**62)]
+Whole = Annotated[int, Field(gt=-(2**62), lt=2**62)]
+Size = Count | tuple[Whole, Whole]
+"""A whole number, or ``[const, per_sample]``."""
+Name = Annotated[str, Field(min_length=1, max_length=500)]
+
+
+class _Strict(TypedDict):
+    __pydantic_config__ = ConfigDict(extra="forbid", strict=False)  # type: ignore[misc]
+
+
+class TensorEntry(_Strict):
+    """One tensor."""
+
+    name: Name
+    num_elements: Size
+    element_bytes: Annotated[int, Field(ge=1, le=64)]
+    role: NotRequired[Literal["parameter", "input", "constant", "kept", "local", "output"]]
+    storage: NotRequired[str]
+    num_split_units: NotRequired[Count]
+    is_reduced: NotRequired[bool]
+    has_tokens: NotRequired[bool]
+
+
+class GemmEntry(_Strict):
+    """Dimensions of a product."""
+
+    batch: Size
+    m: Size
+    n: Size
+    k: Size
+    shared_rhs: bool
+    num_experts: NotRequired[Count]
+
+
+class AttentionEntry(_Strict):
+    """Dimensions of fused attention."""
+
+    batch: Size
+    num_heads: Positive
+    num_kv_heads: Positive
+    query_len: Positive
+    key_len: Positive
+    head_dim: Positive
+    value_dim: Positive
+    causal: bool
+    backward: bool
+
+
+class OpEntry(_Strict):
+    """One operator."""
+
+    name: Name
+    target: str
+    kind: Literal["gemm", "attention", "vector", "gather", "view"]
+    module: str
+    inputs: list[Name]
+    outputs: list[Name]
+    gradient: NotRequired[Literal["none", "input", "weight"]]
+    gemm: NotRequired[GemmEntry]
+    attention: NotRequired[AttentionEntry]
+    vector: NotRequired[list[tuple[Name, Size, Positive]]]
+    num_flops: NotRequired[Size]
+    split: NotRequired[Literal["none", "batch", "m", "n", "k", "heads", "elements", "row"]]
+    num_split_units: NotRequired[Count]
+
+
+class PassEntry(_Strict):
+    """One direction of a layer."""
+
+    tensors: list[TensorEntry]
+    ops: list[OpEntry]
+
+
+class LayerEntry(_Strict):
+    """One layer type."""
+
+    name: Name
+    forward: PassEntry
+    backward: PassEntry
+    parameters: list[TensorEntry]
+    saved: list[TensorEntry]
+    saved_inputs: list[TensorEntry]
+    inputs: list[TensorEntry]
+
+
+class TiedEntry(_Strict):
+    """One tied parameter."""
+
+    name: Name
+    layers: list[Count]
+    param_bytes: Count
+
+
+class GraphFile(BaseModel):
+    """The whole file."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    format: str
+    name: Name
+    seq_len: Positive
+    dtype: str
+    attention: Literal["fused", "eager"]
+    is_training: bool
+    num_parameters: Count
+    legal_tp: list[Positive]
+    made_by: dict[str, str]
+    layer_types: Annotated[list[LayerEntry], Field(min_length=1)]
+    layers: Annotated[list[tuple[Name, Name]], Field(min_length=1)]
+    edges: list[tuple[Count, Count, Size]]
+    tied: list[TiedEntry]

@@ -1,0 +1,118 @@
+"""What one run of a model leaves behind: every ATen operator with the tensors it read and made.
+
+A trace belongs to one microbatch size; two of them make the affine graph. Nothing here needs torch.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+from math import prod
+from typing import Any
+
+
+class Origin(StrEnum):
+    """Where a traced tensor comes from."""
+
+    PARAMETER = "parameter"
+    DATA = "data"
+    """Made from the batch (tokens, images, labels) or from parameters: it belongs to the training step."""
+    CONSTANT = "constant"
+    """Made from neither: position numbers, rotation tables, masks. Every chip can make its own."""
+
+
+@dataclass(slots=True)
+class TracedTensor:
+    """One tensor value: a geometry over a storage at one moment."""
+
+    shape: tuple[int, ...]
+    dtype: str
+    element_bytes: int
+    storage: int
+    storage_bytes: int
+    origin: Origin
+    num_distinct: int
+    """Elements that differ in address: an expanded tensor has fewer than its shape says."""
+    parameter: str = ""
+    """The parameter this is, or is a view of; empty for everything else."""
+    is_index: bool = False
+    """Made from whole-number model inputs (token ids), so that it can select rows of a vocabulary."""
+
+    @property
+    def num_elements(self) -> int:
+        """Elements the shape says."""
+        return prod(self.shape)
+
+    @property
+    def num_bytes(self) -> int:
+        """Bytes that must move to read or write it."""
+        return self.num_distinct * self.element_bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Ref:
+    """Stands for a tensor among an operator's recorded arguments."""
+
+    tensor: int
+
+
+@dataclass(slots=True)
+class TracedOp:
+    """One operator as it ran."""
+
+    target: str
+    """Such as ``aten.mm``, without the overload."""
+    args: tuple[Any, ...]
+    """The arguments in schema order, with ``Ref`` for tensors and lists as tuples."""
+    inputs: tuple[int, ...]
+    outputs: tuple[int, ...]
+    module: str
+    is_backward: bool
+    sequence: int
+    """Autograd's sequence number: a backward operator has that of the forward operator it undoes."""
+
+
+@dataclass(slots=True)
+class SavedTensor:
+    """A tensor autograd kept for the backward pass, and the forward operator count when it did."""
+
+    tensor: int
+    num_ops_before: int
+    module: str
+
+
+@dataclass(slots=True)
+class Trace:
+    """All operators of one training step at one microbatch size, in the order they ran."""
+
+    microbatch: int
+    tensors: list[TracedTensor] = field(default_factory=list)
+    ops: list[TracedOp] = field(default_factory=list)
+    saved: list[SavedTensor] = field(default_factory=list)
+    inputs: list[int] = field(default_factory=list)
+    """The model's own inputs: tokens, labels, images."""
+
+
+def without_unread_constants(trace: Trace) -> Trace:
+    """The trace without operators that make constants nothing reads, such as an unused random number."""
+    read = {t for op in trace.ops for t in op.inputs} | {kept.tensor for kept in trace.saved}
+    keep = [True] * len(trace.ops)
+    for number in range(len(trace.ops) - 1, -1, -1):
+        op = trace.ops[number]
+        makes_constants = all(trace.tensors[t].origin is Origin.CONSTANT for t in op.outputs)
+        # An operator in place makes a new value of a storage that others read under its old number.
+        if makes_constants and not read.intersection(op.outputs) and not op.target.endswith("_"):
+            keep[number] = False
+    before = [0]
+    for kept in keep:
+        before.append(before[-1] + kept)
+    return Trace(
+        microbatch=trace.microbatch,
+        tensors=trace.tensors,
+        ops=[op for op, kept in zip(trace.ops, keep, strict=True) if kept],
+        saved=[
+            SavedTensor(tensor=s.tensor, num_ops_before=before[s.num_ops_before], module=s.module)
+            for s in trace.saved
+        ],
+        inputs=trace.inputs,
+    )

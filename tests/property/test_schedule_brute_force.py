@@ -1,0 +1,162 @@
+"""Every solver against a brute force that steps through time cycle by cycle and knows no theorem."""
+
+import itertools
+from fractions import Fraction
+from functools import cache
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from rephaze.schedule.parts import Solver
+from rephaze.schedule.shares import SHARE_UNITS, share_units
+from rephaze.schedule.solve import solve_problem
+from rephaze.schedule.validate import find_violations
+from rephaze.types.latency import IMPOSSIBLE_CYCLES, Engine
+from rephaze.types.schedule import Exclusion, ScheduleOp, ScheduleProblem, ScheduleStatus
+
+CORES = {
+    Engine.TENSOR: (1, 0, 0),
+    Engine.VECTOR: (0, 1, 0),
+    Engine.FUSED: (1, 1, 0),
+    Engine.LINK: (0, 0, 1),
+    Engine.NONE: (0, 0, 0),
+}
+
+
+def shortest_makespan(problem: ScheduleProblem) -> int:
+    """The optimum by trying, at every cycle, every set of starts that the rules allow."""
+    ops = problem.ops
+    preds = [[a for a, b in problem.edges if b == o] for o in range(len(ops))]
+    units = [
+        [
+            (share_units(op.one_core_hbm_share), share_units(op.one_core_buffer_share)),
+            (share_units(op.all_cores_hbm_share), share_units(op.all_cores_buffer_share)),
+        ]
+        for op in ops
+    ]
+    cycles = [(op.one_core_cycles, op.all_cores_cycles) for op in ops]
+
+    def allowed(running):
+        for o, m in running:
+            if m == 1:
+                for p, _ in running:
+                    shared = any(
+                        x and y for x, y in zip(CORES[ops[o].engine], CORES[ops[p].engine], strict=True)
+                    )
+                    if p != o and (problem.all_cores_excludes is Exclusion.CHIP or shared):
+                        return False
+        held = [sum(CORES[ops[o].engine][k] for o, _ in running) for k in range(3)]
+        if held[0] > problem.num_tensor_cores and not any(m == 1 for _, m in running):
+            return False
+        if held[0] > problem.num_tensor_cores or held[1] > problem.num_vector_cores or held[2] > 1:
+            return False
+        return all(sum(int(units[o][m][k]) for o, m in running) <= SHARE_UNITS for k in range(2))
+
+    @cache
+    def rest(waiting, running):
+        """Cycles from now to the end; running: (op, mode, cycles left)."""
+        if not waiting and not running:
+            return 0
+        busy = {o for o, _, _ in running}
+        ready = [o for o in waiting if not any(p in waiting or p in busy for p in preds[o])]
+        free = [o for o in ready if min(cycles[o]) == 0]
+        if free:  # takes no time, holds nothing
+            return rest(waiting - {free[0]}, running)
+        best = 10**9
+        for modes in itertools.product((None, 0, 1), repeat=len(ready)):
+            started = [(o, m) for o, m in zip(ready, modes, strict=True) if m is not None]
+            if any(cycles[o][m] >= IMPOSSIBLE_CYCLES for o, m in started) or not (started or running):
+                continue
+            if not allowed([(o, m) for o, m, _ in running] + started):
+                continue
+            now = [*running, *((o, m, cycles[o][m]) for o, m in started)]
+            later = tuple(sorted((o, m, left - 1) for o, m, left in now if left > 1))
+            best = min(best, 1 + rest(waiting - {o for o, _ in started}, later))
+        return best
+
+    return rest(frozenset(range(len(ops))), ())
+
+
+@st.composite
+def problems(draw, max_ops=5, max_cycles=5):
+    size = draw(st.integers(1, max_ops))
+    with_shares = draw(st.booleans())
+    engines = [Engine.TENSOR, Engine.VECTOR, Engine.FUSED, Engine.LINK]
+    shares = (
+        st.sampled_from([0.0, 0.1, 0.25, 1 / 3, 0.4, 0.5, 0.6, 2 / 3, 0.9, 1.0])
+        if with_shares
+        else st.just(0.0)
+    )
+    ops = []
+    for o in range(size):
+        engine = draw(st.sampled_from([*engines, *engines, Engine.NONE]))
+        if engine is Engine.NONE:
+            ops.append(ScheduleOp(name=f"v{o}", engine=engine, one_core_cycles=0, all_cores_cycles=0))
+            continue
+        one = draw(st.integers(0 if draw(st.integers(0, 9)) == 0 else 1, max_cycles))
+        every = draw(st.integers(0 if draw(st.integers(0, 9)) == 0 else 1, max_cycles))
+        gone = draw(st.integers(0, 9))
+        ops.append(
+            ScheduleOp(
+                name=f"o{o}",
+                engine=engine,
+                one_core_cycles=IMPOSSIBLE_CYCLES if gone == 0 else one,
+                all_cores_cycles=IMPOSSIBLE_CYCLES if gone == 1 else every,
+                one_core_hbm_share=draw(shares),
+                all_cores_hbm_share=draw(shares),
+                one_core_buffer_share=draw(shares),
+                all_cores_buffer_share=draw(shares),
+            )
+        )
+    names = draw(st.permutations(range(size)))  # edges need not follow the order of the ops
+    edges = tuple(
+        (names[a], names[b]) for a in range(size) for b in range(a + 1, size) if draw(st.integers(0, 3)) == 0
+    )
+    return ScheduleProblem(
+        num_tensor_cores=draw(st.integers(1, 3)),
+        num_vector_cores=draw(st.integers(1, 3)),
+        ops=tuple(ops),
+        edges=edges,
+        all_cores_excludes=draw(st.sampled_from(list(Exclusion))),
+    )
+
+
+@settings(max_examples=600, deadline=None)
+@given(problems())
+def test_search_finds_the_brute_force_optimum(problem):
+    found = solve_problem(problem, solver=Solver.SEARCH, time_limit_s=60)
+    assert find_violations(problem, found) == []
+    assert found.status is ScheduleStatus.OPTIMAL
+    assert found.makespan_cycles == shortest_makespan(problem)
+
+
+@settings(max_examples=40, deadline=None)
+@given(problems(max_ops=7, max_cycles=3))
+def test_search_finds_the_optimum_of_wider_problems(problem):
+    found = solve_problem(problem, solver=Solver.SEARCH, time_limit_s=60)
+    assert found.makespan_cycles == found.bound_cycles == shortest_makespan(problem)
+
+
+@settings(max_examples=60, deadline=None)
+@given(problems())
+def test_cpsat_finds_the_brute_force_optimum(problem):
+    found = solve_problem(problem, solver=Solver.CPSAT, time_limit_s=60)
+    assert find_violations(problem, found) == []
+    assert found.makespan_cycles == found.bound_cycles == shortest_makespan(problem)
+
+
+@pytest.mark.parametrize("backend", ["scip", "highs", "cp_sat"])
+@settings(max_examples=20, deadline=None)
+@given(problem=problems())
+def test_the_integer_program_finds_the_brute_force_optimum(backend, problem):
+    found = solve_problem(problem, solver=Solver.ILP, backend=backend, time_limit_s=60)
+    assert find_violations(problem, found) == []
+    assert found.makespan_cycles == found.bound_cycles == shortest_makespan(problem)
+
+
+@given(st.integers(1, 16), st.integers(1, 16))
+def test_fractions_that_fill_a_bandwidth_fit_it(numerator, denominator):
+    share = min(numerator, denominator) / denominator
+    times = Fraction(denominator, min(numerator, denominator)).__floor__()
+    assert times * int(share_units(share)) <= SHARE_UNITS
