@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from rich.table import Table
 from rich.text import Text
@@ -17,6 +17,9 @@ if TYPE_CHECKING:
 
 _BAR_WIDTH = 16
 _MOST_ROWS = 40
+_TIMELINE_WIDTH = 72
+_LETTERS = {"forward": "F", "backward": "B", "sync": "S", "tied": "T", "step": "O"}
+_LETTER_STYLES = {"F": "cyan", "B": "green", "S": "yellow", "T": "yellow", "O": "magenta", "·": "dim"}
 # What a device holds, as drawn in its bar.
 _PARTS = (
     ("weights_bytes", "W", "cyan"),
@@ -77,6 +80,26 @@ def show_plan(
         highlight=False,
     )
     console.print(_time_line(priced.time), highlight=False)
+
+
+def show_timeline(console: Console, events: list[dict[str, Any]]) -> None:
+    """Print what each stage does when, one letter a time slice."""
+    end_s = max(event["end_s"] for event in events) or 1.0
+    num_stages = 1 + max(event["stage"] for event in events)
+    rows = [["·"] * _TIMELINE_WIDTH for _ in range(num_stages)]
+    for event in events:
+        first = int(event["start_s"] / end_s * _TIMELINE_WIDTH)
+        last = max(first + 1, round(event["end_s"] / end_s * _TIMELINE_WIDTH))
+        for column in range(first, min(last, _TIMELINE_WIDTH)):
+            rows[event["stage"]][column] = _LETTERS[event["activity"]]
+    console.print(
+        f"timeline, {end_s:.6g} s: F forward, B backward, S gradient sync, T tied weights, O optimizer step"
+    )
+    for stage, row in enumerate(rows):
+        line = Text(f"{stage:>4} ")
+        for letter in row:
+            line.append(letter, style=_LETTER_STYLES[letter])
+        console.print(line)
 
 
 def _stage_table(priced: PricedPlan) -> Table:

@@ -113,6 +113,7 @@ def quickest_pipeline(
     fewest_s: Ints,
     stages_least: int,
     total_work_s: float,
+    total_busy_s: float,
     largest_work_s: float,
     transfer_s: float,
     is_paper: bool,
@@ -122,7 +123,10 @@ def quickest_pipeline(
     for s in range(stages_least, len(fewest_s)):
         if fewest_s[s] > 0:
             even = (total_work_s + 2 * (s - 1) * transfer_s) / s
+            # Where replay is a must, only the last stage is spared it, and that is at most one load.
             slowest = max(even, largest_work_s)
+            if is_paper or fewest_s[s] > 1:
+                slowest = max(slowest, (total_busy_s + (s - 1) * transfer_s) / (s + 1))
             filling = (s - 1) * slowest if is_paper else even * s - slowest
             least = min(least, filling + fewest_s[s] * slowest)
     return least
@@ -136,6 +140,7 @@ def load_cuts(
     fewest_s: Ints,
     start_k: Ints,
     work_e: Floats,
+    busy_e: Floats,
     is_line: bool,
     total_work_s: float,
     transfer_s: float,
@@ -155,6 +160,7 @@ def load_cuts(
         fewest_s: From ``fewest_microbatches``.
         start_k: Stages by ideal.
         work_e: Forward and backward work of each stage.
+        busy_e: The same with the replay that every stage but the last must do.
         is_line: Ideals are prefixes of a line.
         total_work_s: Of all layers.
         transfer_s: Least time of a transfer between two stages.
@@ -171,28 +177,31 @@ def load_cuts(
                 left = best_s - total_work_s - 2 * (s - 1) * transfer_s
                 slowest = left / (fewest_s[s] - 1) if fewest_s[s] > 1 else (best_s if left > 0.0 else 0.0)
             if slowest > cut and (
-                not is_line or _stages_needed(start_k, work_e, slowest, transfer_s, full) <= s
+                not is_line or _stages_needed(start_k, work_e, busy_e, slowest, transfer_s, full) <= s
             ):
                 cut = slowest
         cut_s[s] = cut
 
 
 @njit(cache=True)
-def _stages_needed(start_k: Ints, work_e: Floats, slowest_s: float, transfer_s: float, full: int) -> int:
+def _stages_needed(
+    start_k: Ints, work_e: Floats, busy_e: Floats, slowest_s: float, transfer_s: float, full: int
+) -> int:
     """Stages of a line when each is filled until its work and transfers reach ``slowest_s``."""
     if slowest_s == np.inf:
         return 1
     k = count = 0
     while k < full:
         inward = transfer_s if k > 0 else 0.0
+        whole = start_k[k] + full - k - 1
+        if whole < start_k[k + 1] and work_e[whole] + inward < slowest_s:
+            return count + 1
         furthest = k
         for e in range(start_k[k], start_k[k + 1]):
-            needed = work_e[e] + inward
-            if needed >= slowest_s:
+            # A gradient's transfer may hide behind the replay, not behind the rest.
+            if max(busy_e[e], work_e[e] + transfer_s) + inward >= slowest_s:
                 break
-            end = k + 1 + e - start_k[k]
-            if end == full or needed + transfer_s < slowest_s:
-                furthest = end
+            furthest = k + 1 + e - start_k[k]
         if furthest == k:
             return full + 1
         k = furthest

@@ -30,17 +30,19 @@ def load_stages(
     backward_s_v: Floats,
     bytes_per_s: float,
     latency_s: float,
-) -> tuple[Floats, Floats]:
-    """Loads (stage x recompute mode) and bare work (forward + backward) of every stage of a table."""
+    must_replay: bool,
+) -> tuple[Floats, Floats, Floats]:
+    """Of a table's stages: loads (stage x recompute mode), bare work, and that with a replay they must do."""
     if shape.is_line:
         return _line_loads(
             table.start_k, forward_s_v, backward_s_v, arrays.in_start, arrays.in_src, arrays.in_bytes,
             arrays.out_start, arrays.out_dst, arrays.out_bytes, arrays.has_skips, bytes_per_s, latency_s,
+            must_replay,
         )  # fmt: skip
     return _branching_loads(
         table.start_k, table.end_e, shape.members_kv, forward_s_v, backward_s_v, arrays.in_start,
         arrays.in_src, arrays.in_bytes, arrays.out_start, arrays.out_dst, arrays.out_bytes, bytes_per_s,
-        latency_s,
+        latency_s, must_replay,
     )  # fmt: skip
 
 
@@ -64,12 +66,14 @@ def _line_loads(
     has_skips: bool,
     bytes_per_s: float,
     latency_s: float,
-) -> tuple[Floats, Floats]:
+    must_replay: bool,
+) -> tuple[Floats, Floats, Floats]:
     """Loads of intervals, each from the one before it."""
     n = len(forward_v)
     num_stages = start_k[n]
     load = np.empty((num_stages, 3))
     work = np.empty(num_stages)
+    busy = np.empty(num_stages) if must_replay else work
     for i in range(n):
         wait = 0.0
         if i > 0 and not has_skips:
@@ -86,6 +90,8 @@ def _line_loads(
             replay += forward_v[j]
             backward += backward_v[j]
             work[e] = replay + backward
+            if must_replay:
+                busy[e] = 2 * replay + backward
             # Without skips the gradient comes in at layer j alone.
             wait = 0.0
             if j < n - 1 and not has_skips:
@@ -99,7 +105,7 @@ def _line_loads(
         _add_line_gradients(
             start_k, forward_v, backward_v, out_start, out_dst, out_bytes, bytes_per_s, latency_s, load
         )
-    return load, work
+    return load, work, busy
 
 
 @njit(cache=True)
@@ -171,11 +177,13 @@ def _branching_loads(
     out_bytes: Floats,
     bytes_per_s: float,
     latency_s: float,
-) -> tuple[Floats, Floats]:
+    must_replay: bool,
+) -> tuple[Floats, Floats, Floats]:
     """Loads of differences of nested ideals."""
     num_ideals, n = members_kv.shape
     load = np.empty((len(end_e), 3))
     work = np.empty(len(end_e))
+    busy = np.empty(len(end_e)) if must_replay else work
     both_v = forward_v + backward_v
     wait = np.zeros(n)
     inside = np.empty(n, dtype=np.int64)
@@ -208,7 +216,9 @@ def _branching_loads(
                     wait[v] = max(wait[v], known)
             plain = _latest_finish(wait, backward_v, inside, count)
             work[e] = replay + backward
+            if must_replay:
+                busy[e] = 2 * replay + backward
             load[e, 0] = ready + plain
             load[e, 1] = ready + _latest_finish(wait, both_v, inside, count)
             load[e, 2] = ready + max(replay + backward, plain)
-    return load, work
+    return load, work, busy

@@ -46,6 +46,8 @@ class PreparedGraph:
     """Fewest microbatches of a pipeline by its depth."""
     transfer_s_l: Floats
     """Least time of a transfer between two stages, by network level."""
+    must_replay: bool
+    """Every stage with two or more microbatches in flight runs its forward pass again."""
     runs_l: list[list[Run]] = field(default_factory=list)
     """Searches of the 1f1b model, by network level."""
 
@@ -71,7 +73,8 @@ def prepare_graph(
     is_paper = problem.cost_model is CostModel.PAPER
     num_devices, num_layers = problem.cluster.num_devices, len(graph.layers)
     arrays = arrays_of(graph, shape)
-    table = tabulate_stages(arrays, shape, memory_rules(problem, limits))
+    rules = memory_rules(problem, limits)
+    table = tabulate_stages(arrays, shape, rules)
     num_wide = int(arrays.wide_v.sum())
     num_narrow = num_layers - num_wide
     if graph.tp == 1 or num_wide == 0:
@@ -97,6 +100,7 @@ def prepare_graph(
         depth_matters=bool((table.limit_er[:, 0] < min(num_layers, num_devices)).any()),
         fewest_s=np.zeros(1, dtype=np.int64),
         transfer_s_l=_least_transfers(graph, shape, links, is_paper),
+        must_replay=rules.mode_limit_r[0] <= 1 < num_devices,
     )
     stages_most = prepared.most_stages(num_devices // int(dp_c[-1])) if len(dp_c) else 0
     fewest_s = fewest_microbatches(stages_most, num_rare, common, rare, num_devices, count_c, dp_c, False)

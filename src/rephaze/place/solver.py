@@ -171,8 +171,9 @@ class Placer:
             )
         work = forward + backward
         total, largest = float(work.sum()), float(work.max())
+        busy = total + float(forward.sum()) if prepared.must_replay else total
         least = quickest_pipeline(
-            prepared.fewest_s, prepared.stages_least, total, largest, float(prepared.transfer_s_l[0]),
+            prepared.fewest_s, prepared.stages_least, total, busy, largest, float(prepared.transfer_s_l[0]),
             self.problem.cost_model is CostModel.PAPER,
         )  # fmt: skip
         return _Job(
@@ -190,18 +191,19 @@ class Placer:
         if prepared.stages_most < prepared.stages_least:
             return best, best.batch_s
         bytes_per_s = float(self.links.bytes_per_s_l[-1])
-        load_er, work_e = load_stages(
-            prepared.arrays, self.shape, table, job.forward_s_v, job.backward_s_v, bytes_per_s, 0.0
-        )
+        load_er, work_e, busy_e = load_stages(
+            prepared.arrays, self.shape, table, job.forward_s_v, job.backward_s_v, bytes_per_s, 0.0,
+            prepared.must_replay,
+        )  # fmt: skip
         limit_er = table.limit_er
         if load_er.max(initial=0.0) >= PAPER_LONGEST_LOAD_S:
             limit_er = np.where(load_er >= PAPER_LONGEST_LOAD_S, 0, limit_er).astype(np.int32)
         time, dp, cuts = least_bottleneck_plan(
-            table.start_k, table.end_e, self.shape.is_line, load_er, limit_er, work_e, table.param_bytes_e,
-            prepared.rare_e, prepared.num_rare_most, prepared.common_devices, prepared.rare_devices,
-            self.problem.cluster.num_devices, prepared.count_c, prepared.dp_c, prepared.stages_least,
-            prepared.stages_most, 4.0 / bytes_per_s, job.total_s, float(prepared.transfer_s_l[-1]),
-            best.batch_s,
+            table.start_k, table.end_e, self.shape.is_line, load_er, limit_er, work_e, busy_e,
+            table.param_bytes_e, prepared.rare_e, prepared.num_rare_most, prepared.common_devices,
+            prepared.rare_devices, self.problem.cluster.num_devices, prepared.count_c, prepared.dp_c,
+            prepared.stages_least, prepared.stages_most, 4.0 / bytes_per_s, job.total_s,
+            float(prepared.transfer_s_l[-1]), best.batch_s,
         )  # fmt: skip
         return _better(best, prepared, time, dp, cuts), time
 
@@ -212,18 +214,20 @@ class Placer:
             if not prepared.runs_l[level]:
                 continue
             bytes_per_s, latency_s = float(links.bytes_per_s_l[level]), float(links.latency_s_l[level])
-            load_er, work_e = load_stages(
-                prepared.arrays, self.shape, table, job.forward_s_v, job.backward_s_v, bytes_per_s, latency_s
-            )
+            load_er, work_e, busy_e = load_stages(
+                prepared.arrays, self.shape, table, job.forward_s_v, job.backward_s_v, bytes_per_s, latency_s,
+                prepared.must_replay,
+            )  # fmt: skip
             tied_s_e = table.tied_bytes_e * (self.gradient_ratio / bytes_per_s) + table.num_tied_e * latency_s
             for count_c, dp_c, least, most, flight_cap in prepared.runs_l[level]:
                 # The bound the search would start from, before the call.
                 if flight_cap < UNLIMITED and job.quickest_s(flight_cap, most) >= best.batch_s:
                     continue
                 time, bound, dp, cuts = least_time_plan(
-                    table.start_k, table.end_e, self.shape.is_line, load_er, table.limit_er, work_e, tied_s_e,
-                    table.param_bytes_e, prepared.rare_e, prepared.num_rare_most, prepared.common_devices,
-                    prepared.rare_devices, self.problem.cluster.num_devices, count_c, dp_c, least, most,
+                    table.start_k, table.end_e, self.shape.is_line, load_er, table.limit_er, work_e,
+                    work_e if flight_cap == 1 else busy_e, tied_s_e, table.param_bytes_e, prepared.rare_e,
+                    prepared.num_rare_most, prepared.common_devices, prepared.rare_devices,
+                    self.problem.cluster.num_devices, count_c, dp_c, least, most,
                     flight_cap, prepared.depth_matters and flight_cap == UNLIMITED, level,
                     links.num_devices_l, links.bytes_per_s_l, links.latency_s_l, self.gradient_ratio,
                     self.step_s_per_byte, job.total_s, float(prepared.transfer_s_l[level]), best.batch_s,

@@ -18,7 +18,7 @@ from rephaze.errors import UnsupportedError
 from rephaze.place.arrays import Floats, GraphArrays, GraphShape, Ints
 
 MAX_STAGES = 3_000_000
-"""More candidate stages than this are refused: a line of 2,400 layers that all fit on one device."""
+"""More candidate stages than this are refused: a line of 2,448 layers, or two towers of 57, just pass."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -151,7 +151,9 @@ def _nested_pairs(members_kv: NDArray[np.uint8], most: int) -> tuple[Ints, NDArr
                 if words[a, w] & ~words[b, w]:
                     inside = False
                     break
-            if inside and at < most:
+            if inside:
+                if at == most:
+                    return starts, ends
                 if at == len(ends):
                     longer = np.empty(2 * at, dtype=np.int64)
                     longer[:at] = ends

@@ -34,6 +34,7 @@ def least_time_plan(
     load_er: Floats,
     limit_er: NDArray[np.int32],
     work_e: Floats,
+    busy_e: Floats,
     tied_s_e: Floats,
     param_bytes_e: Floats,
     rare_e: NDArray[np.uint8],
@@ -91,7 +92,7 @@ def least_time_plan(
         table[0, 0, full] = 0.0
     plan_sum_szk[0] = plan_heavy_szk[0] = 0.0
     for s in range(1, stages_most + 1):
-        if not best >= 0.995 * cuts_for:  # older cuts stay valid, they only cut less
+        if not best >= 0.98 * cuts_for:  # older cuts stay valid, they only cut less
             load_cuts(
                 best,
                 s,
@@ -99,6 +100,7 @@ def least_time_plan(
                 fewest,
                 start_k,
                 work_e,
+                busy_e,
                 is_line,
                 total_work_s,
                 transfer_s,
@@ -110,6 +112,7 @@ def least_time_plan(
         if cut == 0.0:
             break
         in_flight = min(s, flight_cap)
+        bare_e = busy_e if in_flight > 1 else work_e
         sum_szk[s] = np.inf
         slow_szk[s] = np.inf
         heavy_szk[s] = np.inf
@@ -118,13 +121,13 @@ def least_time_plan(
             first = start_k[k]
             if is_line:
                 first += max(0, previous_lowest - k - 1)
-                if first >= start_k[k + 1] or work_e[first] >= cut:
+                if first >= start_k[k + 1] or bare_e[first] >= cut:
                     # Longer stages from earlier ideals are heavier still.
                     if k < previous_lowest:
                         break
                     continue
             for e in range(first, start_k[k + 1]):
-                if work_e[e] >= cut:
+                if bare_e[e] >= cut:
                     if is_line:
                         break
                     continue
