@@ -143,7 +143,7 @@ class _Search:
         known.bound = max(known.bound, min(lowest, known.makespan))
 
     def _sharpen(self) -> None:
-        """Tune the root's weight set further, the harder the part proves: a slightly better one prunes much."""
+        """Tune the root's weight set further, the harder the part proves: a little better prunes much."""
         self.sharpen_at *= 16
         self.num_rounds = min(16 * self.num_rounds, 200_000)
         task, known = self.task, self.known

@@ -35,7 +35,7 @@ class Part:
     ancestors_iw: Bits
     descendants_iw: Bits
     pred_start: Ints
-    """Immediate predecessors of i, none implied by others: ``pred_index[pred_start[i]:pred_start[i + 1]]``."""
+    """Immediate predecessors of i are ``pred_index[pred_start[i]:pred_start[i + 1]]``, none implied."""
     pred_index: Ints
     family: Ints
     """Operators of equal engine, ancestors and descendants share a number: twins if their times agree too."""
