@@ -20,7 +20,7 @@ Ints = NDArray[np.int64]
 _NUM_ROUNDS = 200
 _FIRST_SHARPENING = 2000
 _MAX_WEIGHT_SETS = 6
-_MAX_NODE_BYTES = 1_200_000_000
+_MAX_NODE_BYTES = 800_000_000
 _MAX_SEARCH_OPS = 1024
 """Larger parts go to CP-SAT at once: a node would no longer be small."""
 

@@ -155,7 +155,7 @@ def _part(structure: ScheduleStructure, kept: NDArray[np.intp], before: Flags) -
         flags[kept] for flags in (structure.uses_tensor, structure.uses_vector, structure.uses_link)
     )
     # j is an immediate predecessor of i unless some k lies between: before[i, k] and before[k, j].
-    counts = before.astype(np.int64)
+    counts = before.astype(np.float32)  # exact to 2**24, and fast
     immediate = before & ~((counts @ counts) > 0)
     preds = [np.flatnonzero(row) for row in immediate]
     families: dict[bytes, int] = {}
