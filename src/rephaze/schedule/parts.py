@@ -20,7 +20,7 @@ Ints = NDArray[np.int64]
 _NUM_ROUNDS = 200
 _FIRST_SHARPENING = 2000
 _MAX_WEIGHT_SETS = 6
-_MAX_NODE_BYTES = 1_200_000_000
+_MAX_NODE_BYTES = 800_000_000
 _MAX_SEARCH_OPS = 1024
 """Larger parts go to CP-SAT at once: a node would no longer be small."""
 
@@ -143,7 +143,7 @@ class _Search:
         known.bound = max(known.bound, min(lowest, known.makespan))
 
     def _sharpen(self) -> None:
-        """Tune the root's weight set further, the harder the part proves: a slightly better one prunes much."""
+        """Tune the root's weight set further, the harder the part proves: a little better prunes much."""
         self.sharpen_at *= 16
         self.num_rounds = min(16 * self.num_rounds, 200_000)
         task, known = self.task, self.known

@@ -26,7 +26,7 @@ def random_problem(seed, size=10, rule=Exclusion.CHIP, shares=False):
     rows = []
     for _ in range(size):
         one = int(rng.integers(5, 400))
-        row = [list((T, V, F, L))[rng.integers(0, 4)], one, int(one / rng.uniform(0.8, 4)) + 1]
+        row = [[T, V, F, L][rng.integers(0, 4)], one, int(one / rng.uniform(0.8, 4)) + 1]
         if shares:
             row += [
                 ("one_core_hbm_share", rng.integers(0, 50) / 100),
