@@ -90,9 +90,7 @@ class ChipBounds:
         rows: list[tuple[int, int, float]] = []
         for depth in range(prepared.stages_least, prepared.stages_most + 1):
             devices = prepared.fewest_devices(depth)
-            heaviest = max(
-                params_v.sum() / depth, params_v.max(), (-(-self._num_of_t // depth) * params_t).max()
-            )
+            heaviest = max(params_v.sum() / depth, params_v.max(), (-(-self._num_of_t // depth) * params_t).max())
             least_once = np.inf
             for count, dp in zip(prepared.count_c.tolist(), prepared.dp_c.tolist(), strict=True):
                 if dp * devices > num_devices:

@@ -84,27 +84,26 @@ def fewest_microbatches(
 
 @njit(cache=True)
 def shallowest_depth(
-    start_k: Ints, limit_er: NDArray[np.int32], fewest_s: Ints, is_line: bool, is_paper: bool
+    start_k: Ints, end_e: NDArray[np.int32], limit_er: NDArray[np.int32], fewest_s: Ints, is_paper: bool
 ) -> int:
     """No pipeline of fewer stages fits in memory; past the last depth when none does.
 
-    From the end of a line, each stage reaches as far forward as fits at its position: none can get further,
-    since what fits still does without its last layers.
+    From the end, stage by stage: the ideals from which the last s stages can hold the rest.
     """
-    full = len(start_k) - 2
-    if not is_line:
-        return 1
-    lowest = full
+    num_ideals = len(start_k) - 1
+    reached = np.zeros(num_ideals, dtype=np.bool_)
+    reached[num_ideals - 1] = True
     for s in range(1, len(fewest_s)):
         in_flight = s if is_paper else min(s, fewest_s[s])
-        for k in range(lowest):
-            # A shorter stage may take more memory: the tensors that enter it can be larger. So try them all.
-            e = start_k[k] + lowest - k - 1
-            if e < start_k[k + 1] and max(limit_er[e, 0], limit_er[e, 1], limit_er[e, 2]) >= in_flight:
-                lowest = k
-                break
-        if lowest == 0:
+        further = np.zeros(num_ideals, dtype=np.bool_)
+        for k in range(num_ideals - 1):
+            for e in range(start_k[k], start_k[k + 1]):
+                if reached[end_e[e]] and (max(limit_er[e, 0], limit_er[e, 1], limit_er[e, 2]) >= in_flight):
+                    further[k] = True
+                    break
+        if further[0]:
             return s
+        reached = further
     return len(fewest_s)
 
 

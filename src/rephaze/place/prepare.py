@@ -104,7 +104,7 @@ def prepare_graph(
     )
     stages_most = prepared.most_stages(num_devices // int(dp_c[-1])) if len(dp_c) else 0
     fewest_s = fewest_microbatches(stages_most, num_rare, common, rare, num_devices, count_c, dp_c, False)
-    fitting = shallowest_depth(table.start_k, table.limit_er, fewest_s, shape.is_line, is_paper)
+    fitting = shallowest_depth(table.start_k, table.end_e, table.limit_er, fewest_s, is_paper)
     prepared = replace(
         prepared,
         stages_least=max(prepared.stages_least, int(fitting)),

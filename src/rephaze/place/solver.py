@@ -119,9 +119,7 @@ class Placer:
         for job in jobs:
             if job.least_s >= best.batch_s:
                 break
-            best, bound = (
-                self._search_paper(job, best) if is_paper else self._search_1f1b(job, best, max_labels)
-            )
+            best, bound = self._search_paper(job, best) if is_paper else self._search_1f1b(job, best, max_labels)
             bound_s = min(bound_s, bound)
         bound_s = min(bound_s, best.batch_s)
         if best.graph < 0:
