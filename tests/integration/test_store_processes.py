@@ -175,7 +175,9 @@ def test_a_disk_without_any_room_is_told_in_one_line(tmp_path, in_namespace):
     assert "\n" not in message
 
 
-def test_a_read_only_folder_can_be_read_and_refuses_the_rest_in_one_line(tmp_path, settings_file, in_namespace):
+def test_a_read_only_folder_can_be_read_and_refuses_the_rest_in_one_line(
+    tmp_path, settings_file, in_namespace
+):
     parent = tmp_path / "parent"
     parent.mkdir()
     with started("record_forever", settings_file, parent / "killed") as process:

@@ -34,7 +34,9 @@ def models(
         return
     from rich.table import Table
 
-    table = Table(title=f"Zoo ({attention} attention; per sample, backward not counted)", title_justify="left")
+    table = Table(
+        title=f"Zoo ({attention} attention; per sample, backward not counted)", title_justify="left"
+    )
     table.add_column("model", no_wrap=True)
     for heading in ("parameters", "layers", "tokens", "forward FLOP", "saved"):
         table.add_column(heading, justify="right", no_wrap=True)

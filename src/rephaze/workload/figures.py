@@ -84,7 +84,9 @@ def _measured(op: Op, tensors: tuple[Tensor, ...]) -> Op:
         return replace(op, num_elements=elements, input_bytes=payload, output_bytes=payload)
     reads = [tensors[t] for t in op.inputs]
     read_bytes = [_bytes_read(op, tensor) for tensor in reads]
-    weights = [size for tensor, size in zip(reads, read_bytes, strict=True) if tensor.role is TensorRole.PARAMETER]
+    weights = [
+        size for tensor, size in zip(reads, read_bytes, strict=True) if tensor.role is TensorRole.PARAMETER
+    ]
     return replace(
         op,
         num_elements=elements,
