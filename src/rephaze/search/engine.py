@@ -159,9 +159,7 @@ def _solve(
     return [fresh[design] if design in fresh else remembered[design] for design in batch]
 
 
-def _open_bound(
-    bounds_d: NDArray[np.float64], feasible: NDArray[np.intp], position: int, state: _State
-) -> float:
+def _open_bound(bounds_d: NDArray[np.float64], feasible: NDArray[np.intp], position: int, state: _State) -> float:
     """The best any unsolved design may still do, or the incumbent."""
     ahead = float(bounds_d[feasible[position]]) if position < len(feasible) else -np.inf
     return max(ahead, state.objective, state.unproven_bound)

@@ -20,6 +20,9 @@ from rephaze.types.graph import (
     TensorRole,
 )
 
+COMPARED_MICROBATCH = 4
+"""Where sizes are compared: at one sample, what grows with it can look like what does not."""
+
 _FROM_OUTSIDE = (TensorRole.PARAMETER, TensorRole.INPUT, TensorRole.CONSTANT, TensorRole.KEPT)
 
 
@@ -105,17 +108,17 @@ def _bytes_read(op: Op, tensor: Tensor) -> Affine:
 
 
 def _smaller(one: Affine, other: Affine) -> Affine:
-    return one if one.at(1) <= other.at(1) else other
+    return one if one.at(COMPARED_MICROBATCH) <= other.at(COMPARED_MICROBATCH) else other
 
 
 def _larger(one: Affine, other: Affine) -> Affine:
-    return other if one.at(1) < other.at(1) else one
+    return other if one.at(COMPARED_MICROBATCH) < other.at(COMPARED_MICROBATCH) else one
 
 
 def _peak_bytes(graph: OpGraph, kept: set[str]) -> Affine:
     """The largest sum of tensors alive at once beside parameters, kept tensors and forward inputs.
 
-    The largest is chosen at one sample: with tensors that all grow alike it is the largest at any.
+    The largest is chosen at a few samples: with tensors that all grow alike it is the largest at any.
     """
     last_use: dict[str, int] = {}
     size: dict[str, Affine] = {}

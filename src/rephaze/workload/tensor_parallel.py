@@ -2,8 +2,8 @@
 
 A weight product with a whole input deals out its columns, one with a dealt-out reduction its rows; partial
 sums are carried through sums and views and completed where something else reads them. Where a layout cannot
-be carried on (a norm over a dealt-out axis, a residual sum), the weights to blame stay whole and the pass starts
-again.
+be carried on (a norm over a dealt-out axis, a residual sum), the weights to blame stay whole and the pass
+starts again.
 """
 
 from __future__ import annotations
