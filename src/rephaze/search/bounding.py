@@ -18,8 +18,9 @@ from numpy.typing import NDArray
 from rephaze.estimate.table import Estimator
 from rephaze.estimate.weights import lane_ops
 from rephaze.schedule.bounds import lower_bounds
-from rephaze.search.work import Memory, ModelWork, PassWork
+from rephaze.search.work import Memory, ModelWork, PassWork, Unit
 from rephaze.types.chip import ChipTable
+from rephaze.types.energy import AccessEnergy
 from rephaze.types.graph import Op, OpGraph, OpKind
 from rephaze.types.latency import IMPOSSIBLE_CYCLES
 from rephaze.types.schedule import Exclusion
@@ -51,7 +52,7 @@ def device_time_batch_s(work: ModelWork, chips: ChipTable, has_memory_terms: boo
 
 
 def _pass_per_sample_s(graph: OpGraph, chips: ChipTable, has_memory_terms: bool) -> Floats:
-    macs = sum(_least_macs(op) for op in graph.ops)
+    macs = float(sum(_least_macs(op) for op in graph.ops))
     array_s = macs / (chips.num_macs * chips.clock_hz)
     if not has_memory_terms:
         return array_s
@@ -62,13 +63,31 @@ def _pass_per_sample_s(graph: OpGraph, chips: ChipTable, has_memory_terms: bool)
         for item in op.vector
     )
     lanes_s = lanes / (chips.num_lanes * chips.clock_hz)
-    moved = sum(
-        op.input_bytes.per_sample + op.output_bytes.per_sample
-        for op in graph.ops
-        if op.kind in (OpKind.VECTOR, OpKind.GATHER)
+    return np.maximum(array_s, np.maximum(lanes_s, _least_hbm_bytes(graph) / chips.hbm_bytes_per_s))
+
+
+def least_energy_per_sample_j(work: ModelWork, chips: ChipTable, energy: AccessEnergy) -> Floats:
+    """Dynamic energy no plan goes below: multiply-accumulates and compulsory HBM traffic of every layer."""
+    graph = work.graphs[min(work.tp_degrees)]
+    counts = np.bincount(np.array(graph.layer_type_of), minlength=len(graph.layer_types))
+    total: Floats = np.zeros(len(chips))
+    for count, kind in zip(counts.tolist(), graph.layer_types, strict=True):
+        for one_pass in (kind.forward, kind.backward):
+            macs = sum(_least_macs(op) for op in one_pass.ops)
+            total += count * (macs * energy.mac_j_c + _least_hbm_bytes(one_pass) * energy.hbm_j_per_byte_c)
+    return total
+
+
+def _least_hbm_bytes(graph: OpGraph) -> float:
+    """Bytes per sample that vector operators and GEMMs must move, whatever the microbatch."""
+    return float(
+        sum(
+            op.input_bytes.per_sample + op.output_bytes.per_sample
+            for op in graph.ops
+            if op.kind in (OpKind.VECTOR, OpKind.GATHER)
+        )
+        + sum(_least_gemm_bytes(op) for op in graph.ops if op.kind is OpKind.GEMM)
     )
-    moved += sum(_least_gemm_bytes(op) for op in graph.ops if op.kind is OpKind.GEMM)
-    return np.maximum(array_s, np.maximum(lanes_s, moved / chips.hbm_bytes_per_s))
 
 
 def _least_macs(op: Op) -> float:
@@ -120,7 +139,19 @@ def layer_bound_batch_s(
         for memory, members in groups.items():
             bounds = work.chip_bounds(unit, memory)
             batch_s_uc[u, members] = bounds.batch_s([(forward_ct[members], backward_ct[members])])
+        batch_s_uc[u] = np.maximum(batch_s_uc[u], _unit_device_time_s(work, unit, forward_ct + backward_ct))
     return batch_s_uc
+
+
+def _unit_device_time_s(work: ModelWork, unit: Unit, work_s_ct: Floats) -> Floats:
+    """Every microbatch holds each layer's devices for its time; all devices together have the batch time."""
+    graph = work.graphs[unit.tp]
+    counts = np.bincount(np.array(graph.layer_type_of), minlength=len(graph.layer_types))
+    members_t = np.array([unit.tp if kind.is_sharded else 1 for kind in graph.layer_types])
+    training = work.scenario.training
+    num_microbatches = -(-training.global_batch // unit.microbatch)
+    device_s_c: Floats = (work_s_ct * (counts * members_t)).sum(axis=1)
+    return device_s_c * (num_microbatches / work.scenario.cluster.num_devices)
 
 
 def layer_bound_times(
