@@ -42,7 +42,11 @@ class ChipBounds:
         self._placer = placer
         self._type_of = np.array(layer_type_of, dtype=np.int64)
         self._num_of_t = np.bincount(self._type_of).astype(np.int64)
-        self._options = [(prepared, self._list_options(prepared)) for prepared in placer.prepared]
+        self._options = []
+        for prepared in placer.prepared:
+            options = self._list_options(prepared)
+            next_depth_o = np.searchsorted(options.depth_o, options.depth_o, side="right")
+            self._options.append((prepared, options, next_depth_o))
 
     def batch_s(self, times: Sequence[tuple[Floats, Floats]]) -> Floats:
         """For each chip, a time no plan beats; infinite where no plan fits.
@@ -53,10 +57,9 @@ class ChipBounds:
         """
         is_paper = self._placer.problem.cost_model is CostModel.PAPER
         bound_c = np.full(len(times[0][0]), np.inf)
-        for prepared, options in self._options:
+        for prepared, options, next_depth_o in self._options:
             forward_ct, backward_ct = times[prepared.position]
             work_ct = np.ascontiguousarray(np.asarray(forward_ct) + np.asarray(backward_ct), dtype=np.float64)
-            next_depth_o = np.searchsorted(options.depth_o, options.depth_o, side="right")
             transfer_s = float(prepared.transfer_s_l[-1 if is_paper else 0])
             _lower(
                 bound_c, work_ct, self._num_of_t, options.depth_o, options.count_o, options.once_s_o,
