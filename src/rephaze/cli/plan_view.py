@@ -51,9 +51,7 @@ def show_placement(
         console.print(placement.reason, markup=False, highlight=False)
     else:
         proof = f"{placement.status}, no plan is faster than {placement.bound_s:.6g} s"
-        show_plan(
-            console, problem, placement.best, f"{proof}; solved in {solve_s / S_PER_MS:.2f} ms", replay_s
-        )
+        show_plan(console, problem, placement.best, f"{proof}; solved in {solve_s / S_PER_MS:.2f} ms", replay_s)
     if alternative is not None:
         _show_alternative(console, placement, alternative)
 
@@ -163,9 +161,7 @@ def _time_line(time: BatchTime) -> str:
 def _show_alternative(console: Console, placement: Placement, alternative: Alternative) -> None:
     limits = alternative.limits
     names = ("tp", "pp", "dp", "microbatch", "recompute")
-    chosen = ", ".join(
-        f"{name} {getattr(limits, name)}" for name in names if getattr(limits, name) is not None
-    )
+    chosen = ", ".join(f"{name} {getattr(limits, name)}" for name in names if getattr(limits, name) is not None)
     console.print(f"\n[bold]Why not {chosen}?[/] ", end="", highlight=False)
     console.print(alternative.text, markup=False, highlight=False)
     best, other = placement.best, alternative.placement.best
@@ -176,8 +172,7 @@ def _show_alternative(console: Console, placement: Placement, alternative: Alter
         table.add_column(name, justify="right" if name else "left")
     rows = [("batch s", best.batch_s, other.batch_s)]
     rows += [
-        (part, getattr(best.time, f"{part}_s"), getattr(other.time, f"{part}_s"))
-        for part in alternative.loss_s
+        (part, getattr(best.time, f"{part}_s"), getattr(other.time, f"{part}_s")) for part in alternative.loss_s
     ]
     for name, here, there in rows:
         if here or there:

@@ -54,9 +54,7 @@ def least_bottleneck_plan(
     best_first = -1
     slowest_szk = np.empty((stages_most + 1, num_rare_most + 1, num_ideals))
     choice_szk = np.empty((stages_most + 1, num_rare_most + 1, num_ideals), dtype=np.int32)
-    first_c = np.zeros(
-        num_rare_most + 1, dtype=np.int64
-    )  # largest dp that fits, by stages of the rarer width
+    first_c = np.zeros(num_rare_most + 1, dtype=np.int64)  # largest dp that fits, by stages of the rarer width
     lowest = full  # least ideal from which the last s - 1 stages are known
     cut_s = np.zeros(stages_most + 1)
     cuts_for = np.nan  # the time cut_s was made for

@@ -145,20 +145,18 @@ def _add_line_gradients(
 def _latest_finish(wait_v: Floats, work_v: Floats, inside: Ints, count: int) -> float:
     """Finish of a stage's layers run in the order their inputs come."""
     finish = 0.0
-    for a in range(count):
-        threshold = wait_v[inside[a]]
-        seen = False
-        for b in range(a):
-            if wait_v[inside[b]] == threshold:
-                seen = True
-                break
-        if seen:
-            continue
-        total = threshold
-        for b in range(count):
-            if wait_v[inside[b]] >= threshold:
-                total += work_v[inside[b]]
+    threshold = 0.0
+    # One round for each distinct time at which inputs come: seldom more than three.
+    while threshold < np.inf:
+        total, later = threshold, np.inf
+        for a in range(count):
+            when = wait_v[inside[a]]
+            if when >= threshold:
+                total += work_v[inside[a]]
+                if when > threshold:
+                    later = min(later, when)
         finish = max(finish, total)
+        threshold = later
     return finish
 
 
@@ -185,6 +183,8 @@ def _branching_loads(
     work = np.empty(len(end_e))
     busy = np.empty(len(end_e)) if must_replay else work
     both_v = forward_v + backward_v
+    in_wait = np.array([_transfer(payload, bytes_per_s, latency_s) for payload in in_bytes])
+    out_wait = np.array([_transfer(payload, bytes_per_s, latency_s) for payload in out_bytes])
     wait = np.zeros(n)
     inside = np.empty(n, dtype=np.int64)
     for k in range(num_ideals):
@@ -198,27 +198,31 @@ def _branching_loads(
                     count += 1
                     replay += forward_v[v]
                     backward += backward_v[v]
+            longest = 0.0
             for a in range(count):
                 v = inside[a]
                 wait[v] = 0.0
                 for at in range(in_start[v], in_start[v + 1]):
                     u = in_src[at]
-                    known = _transfer(in_bytes[at], bytes_per_s, latency_s) if members_kv[k, u] else wait[u]
-                    wait[v] = max(wait[v], known)
-            ready = _latest_finish(wait, forward_v, inside, count)
+                    wait[v] = max(wait[v], in_wait[at] if members_kv[k, u] else wait[u])
+                longest = max(longest, wait[v])
+            ready = _latest_finish(wait, forward_v, inside, count) if longest > 0.0 else replay
+            longest = 0.0
             for a in range(count - 1, -1, -1):
                 v = inside[a]
                 wait[v] = 0.0
                 for at in range(out_start[v], out_start[v + 1]):
                     u = out_dst[at]
-                    outside = not members_kv[last, u]
-                    known = _transfer(out_bytes[at], bytes_per_s, latency_s) if outside else wait[u]
-                    wait[v] = max(wait[v], known)
-            plain = _latest_finish(wait, backward_v, inside, count)
+                    wait[v] = max(wait[v], wait[u] if members_kv[last, u] else out_wait[at])
+                longest = max(longest, wait[v])
+            plain, within = backward, replay + backward
+            if longest > 0.0:
+                plain = _latest_finish(wait, backward_v, inside, count)
+                within = _latest_finish(wait, both_v, inside, count)
             work[e] = replay + backward
             if must_replay:
                 busy[e] = 2 * replay + backward
             load[e, 0] = ready + plain
-            load[e, 1] = ready + _latest_finish(wait, both_v, inside, count)
+            load[e, 1] = ready + within
             load[e, 2] = ready + max(replay + backward, plain)
     return load, work, busy

@@ -17,7 +17,7 @@ from rephaze.place.bottleneck import least_bottleneck_plan
 from rephaze.place.degrees import UNLIMITED, quickest_pipeline
 from rephaze.place.loads import load_stages
 from rephaze.place.network import links_of
-from rephaze.place.prepare import PreparedGraph, prepare_graph
+from rephaze.place.prepare import PreparedGraph, batch_end_rates, prepare_graph
 from rephaze.place.tradeoff import MAX_LABELS, least_time_plan
 from rephaze.types.placement import (
     CostModel,
@@ -79,17 +79,11 @@ class Placer:
 
     def __init__(self, problem: PlacementProblem, limits: PlanLimits | None = None) -> None:
         limits = limits or PlanLimits()
-        precision = problem.precision
         self.problem = problem
         self.limits = limits
         self.shape = shape_of(problem.graphs[0])
         self.links = links_of(problem.cluster)
-        self.gradient_ratio = precision.gradient_bytes / precision.weight_bytes
-        self.step_s_per_byte = (
-            precision.step_bytes / precision.weight_bytes / problem.hbm_bytes_per_s
-            if problem.hbm_bytes_per_s
-            else 0.0
-        )
+        self.gradient_ratio, self.step_s_per_byte = batch_end_rates(problem)
         self.prepared = [
             prepare_graph(problem, limits, self.shape, self.links, position)
             for position, graph in enumerate(problem.graphs)
@@ -119,9 +113,7 @@ class Placer:
         for job in jobs:
             if job.least_s >= best.batch_s:
                 break
-            best, bound = (
-                self._search_paper(job, best) if is_paper else self._search_1f1b(job, best, max_labels)
-            )
+            best, bound = self._search_paper(job, best) if is_paper else self._search_1f1b(job, best, max_labels)
             bound_s = min(bound_s, bound)
         bound_s = min(bound_s, best.batch_s)
         if best.graph < 0:
@@ -172,9 +164,10 @@ class Placer:
         work = forward + backward
         total, largest = float(work.sum()), float(work.max())
         busy = total + float(forward.sum()) if prepared.must_replay else total
+        options = prepared.options
         least = quickest_pipeline(
-            prepared.fewest_s, prepared.stages_least, total, busy, largest, float(prepared.transfer_s_l[0]),
-            self.problem.cost_model is CostModel.PAPER,
+            options.depth_o, options.count_o, options.once_s_o, total, busy, largest,
+            float(prepared.transfer_s_l[0]), self.problem.cost_model is CostModel.PAPER,
         )  # fmt: skip
         return _Job(
             prepared=prepared,

@@ -20,7 +20,7 @@ from numba import njit
 from numpy.typing import NDArray
 
 from rephaze.place.arrays import Floats, Ints
-from rephaze.place.degrees import fewest_microbatches, load_cuts, pick_load
+from rephaze.place.degrees import fewest_microbatches, load_cuts, pick_load, sync_cost
 
 MAX_LABELS = 4_000_000
 """Labels kept for one (stages, dp) before the search settles for a bound."""
@@ -218,26 +218,6 @@ def pipeline_level(devices: int, dp: int, group_l: Ints) -> int:
         if group_l[at] % devices == 0 or dp * devices <= group_l[at]:
             return at
     return len(group_l) - 1
-
-
-@njit(cache=True)
-def sync_cost(
-    devices: int,
-    dp: int,
-    group_l: Ints,
-    bytes_per_s_l: Floats,
-    latency_s_l: Floats,
-    gradient_ratio: float,
-    step_s_per_byte: float,
-) -> tuple[float, float]:
-    """Of gradient sync and optimizer step: seconds a parameter byte of the largest stage, and a constant."""
-    if dp == 1:
-        return step_s_per_byte, 0.0
-    at = 0
-    while at < len(group_l) - 1 and dp * devices > group_l[at]:
-        at += 1
-    per_byte = 2.0 * (dp - 1) / dp * gradient_ratio / bytes_per_s_l[at]
-    return per_byte + step_s_per_byte, 2.0 * (dp - 1) * latency_s_l[at]
 
 
 @njit(cache=True)

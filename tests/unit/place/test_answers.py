@@ -39,9 +39,7 @@ def blocks(tp, count=8, microbatch=1):
         )
         for v in range(count)
     )  # fmt: skip
-    links = tuple(
-        LayerLink(src=v, dst=v + 1, payload_bytes=0.05 * GIB * microbatch) for v in range(count - 1)
-    )
+    links = tuple(LayerLink(src=v, dst=v + 1, payload_bytes=0.05 * GIB * microbatch) for v in range(count - 1))
     return LayerGraph(tp=tp, microbatch=microbatch, layers=layers, links=links)
 
 
@@ -60,8 +58,7 @@ PROBLEM = PlacementProblem(
 def even_plan(num_stages, dp=1, microbatch=1, recompute=Recompute.NONE):
     size = 8 // num_stages
     stages = tuple(
-        PlannedStage(layers=tuple(range(k * size, (k + 1) * size)), recompute=recompute)
-        for k in range(num_stages)
+        PlannedStage(layers=tuple(range(k * size, (k + 1) * size)), recompute=recompute) for k in range(num_stages)
     )
     return Plan(tp=1, dp=dp, microbatch=microbatch, stages=stages)
 

@@ -20,9 +20,7 @@ def line(num_layers, tied=()):
 
 def table_of(graph, memory_bytes, mode_limit_r=(100, 100, 100)):
     shape = shape_of(graph)
-    rules = MemoryRules(
-        memory_bytes=memory_bytes, resident_ratio=3.0, is_paper=False, mode_limit_r=mode_limit_r
-    )
+    rules = MemoryRules(memory_bytes=memory_bytes, resident_ratio=3.0, is_paper=False, mode_limit_r=mode_limit_r)
     return tabulate_stages(arrays_of(graph, shape), shape, rules)
 
 
