@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from rephaze.cli import area, chips, evaluate, export, place, schedule, space
+from rephaze.cli import area, chips, estimate, evaluate, export, place, schedule, space
 from rephaze.cli.output import ExitCode, stderr
 from rephaze.errors import RephazeError
 
@@ -27,6 +27,7 @@ _COMMANDS: tuple[ModuleType, ...] = (
     chips,
     area,
     space,
+    estimate,
     schedule,
     place,
     evaluate,

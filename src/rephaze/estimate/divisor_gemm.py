@@ -1,0 +1,111 @@
+"""One GEMM under model ``paper``: problem in, least energy-delay mapping out."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from rephaze.estimate.models import CostModel
+from rephaze.types.checks import check_count, check_number
+from rephaze.types.mapping import GemmEstimate
+from rephaze.units import J_PER_PJ
+
+TENSOR_LACKING = ("weight", "output", "input")
+"""Names of the tensors by the dimension (n, c, k) they do not have."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class DivisorProblem:
+    """A GEMM of n rows, reduction c and k features on a core shape, in words and pJ as the paper counts."""
+
+    rows_n: int
+    features_k: int
+    reduction_c: int
+    num_tensor_cores: int
+    width: int
+    depth: int
+    scratchpad_words: float
+    global_buffer_words: float
+    register_pj: float
+    scratchpad_pj: float
+    global_buffer_pj: float
+    dram_pj: float
+
+    def __post_init__(self) -> None:
+        for name in ("rows_n", "features_k", "reduction_c"):
+            check_count(name, getattr(self, name), at_most=2**31)
+        for name in ("num_tensor_cores", "width", "depth"):
+            check_count(name, getattr(self, name), at_most=2**20)
+        for name in ("scratchpad_words", "global_buffer_words"):
+            check_number(name, getattr(self, name), at_least=1, at_most=2.0**50)
+        for name in ("register_pj", "scratchpad_pj", "global_buffer_pj", "dram_pj"):
+            check_number(name, getattr(self, name), at_most=1e9)
+
+
+def core_grid(num_cores: int) -> tuple[int, int]:
+    """Sides of the grid the paper lays its cores out on, the longer first."""
+    short = 2 ** ((num_cores.bit_length() - 1) // 2)
+    other = num_cores // short
+    return max(short, other), min(short, other)
+
+
+def map_divisors(problem: DivisorProblem, model: CostModel) -> GemmEstimate:
+    """The mapping of least energy-delay product, with its cycles and energy."""
+    from rephaze.estimate.divisor_search import search_divisors
+
+    dims_d = np.array([problem.rows_n, problem.reduction_c, problem.features_k], dtype=np.int64)
+    cycles, energy_pj, tiles, kept = search_divisors(
+        dims_d,
+        np.array([problem.width, problem.depth], dtype=np.int64),
+        np.array(core_grid(problem.num_tensor_cores), dtype=np.int64),
+        np.array([model.register_words, problem.scratchpad_words, problem.global_buffer_words]),
+        np.array([model.array_words_per_cycle, model.buffer_words_per_cycle, model.dram_words_per_cycle]),
+        np.array([problem.register_pj, problem.scratchpad_pj, problem.global_buffer_pj, problem.dram_pj]),
+        model.mac_pj,
+    )
+    bound_cycles = divisor_bound_cycles(problem, model)
+    if not np.isfinite(cycles):
+        return GemmEstimate(
+            cycles=float("inf"),
+            energy_j=float("inf"),
+            bound_cycles=bound_cycles,
+            reason=f"the smallest tile needs 3 words of global buffer, there are {problem.global_buffer_words:g}",
+        )
+    register, array, scratchpad, cores, buffer = tiles
+    mapping: dict[str, object] = {
+        "register_tile": _named(register),
+        "array_unroll": _named(array // register),
+        "scratchpad_loops": _named(scratchpad // array),
+        "core_unroll": _named(cores // scratchpad),
+        "global_buffer_loops": _named(buffer // cores),
+        "dram_loops": _named(dims_d // buffer),
+        "kept_tensor": {
+            level: TENSOR_LACKING[int(tensor)]
+            for level, tensor in zip(("array", "scratchpad", "global_buffer"), kept, strict=True)
+        },
+    }
+    return GemmEstimate(
+        cycles=float(cycles), energy_j=float(energy_pj) * J_PER_PJ, bound_cycles=bound_cycles, mapping=mapping
+    )
+
+
+def divisor_bound_cycles(problem: DivisorProblem, model: CostModel) -> float:
+    """Cycles no mapping can beat: all multipliers busy, and each tensor over each boundary once.
+
+    At the array, the two tensors not kept there move at least once for every product their tiles share, and a
+    tile is at most the array times what a register file holds.
+    """
+    n, c, k = float(problem.rows_n), float(problem.reduction_c), float(problem.features_k)
+    macs = n * c * k
+    side_x, side_y = core_grid(problem.num_tensor_cores)
+    compute = macs / (float(side_x * side_y) * problem.width * problem.depth)
+    once = max(n * c + c * k, n * k)
+    slowest = min(model.array_words_per_cycle, model.buffer_words_per_cycle, model.dram_words_per_cycle)
+    shared = 2.0 * macs / np.sqrt(problem.scratchpad_words * side_x * side_y) - n * k
+    return max(compute, once / slowest, shared / model.buffer_words_per_cycle)
+
+
+def _named(factors_d: np.ndarray) -> dict[str, int]:
+    n, c, k = (int(value) for value in factors_d)
+    return {"n": n, "c": c, "k": k}
