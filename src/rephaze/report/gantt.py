@@ -57,11 +57,7 @@ def gantt_figure(title: str, problem: ScheduleProblem, schedule: Schedule) -> An
         barmode="overlay",
         height=160 + 18 * len(rows),
         xaxis={"title": {"text": "cycles"}, "range": [0, schedule.makespan_cycles], "tickformat": ",d"},
-        yaxis={
-            "autorange": "reversed",
-            "categoryorder": "array",
-            "categoryarray": [op.name for _, op, _ in rows],
-        },
+        yaxis={"autorange": "reversed", "categoryorder": "array", "categoryarray": [op.name for _, op, _ in rows]},
         template="plotly_white",
     )
     return figure

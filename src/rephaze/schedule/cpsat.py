@@ -63,7 +63,9 @@ def solve_by_cpsat(
         model.new_bool_var(f"y{i}") if has_one[i] and has_all[i] else int(has_all[i]) for i in range(size)
     ]
     length = [one[i] + (every[i] - one[i]) * choice[i] for i in range(size)]
-    preds = [task.pred_index[task.pred_start[i] : task.pred_start[i + 1]].tolist() for i in range(size)]
+    preds = [
+        task.pred_index[task.pred_start[i] : task.pred_start[i + 1]].tolist() for i in range(size)
+    ]
     for i in range(size):
         model.add(start[i] + length[i] <= total)
         for j in preds[i]:

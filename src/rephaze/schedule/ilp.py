@@ -81,7 +81,9 @@ class _Program:
             model.add_integer_variable(lb=int(not possible[i, 0]), ub=int(possible[i, 1]), name=f"y{i}")
             for i in range(size)
         ]
-        self.length = [self.one[i] + (self.every[i] - self.one[i]) * self.on_all[i] for i in range(size)]
+        self.length = [
+            self.one[i] + (self.every[i] - self.one[i]) * self.on_all[i] for i in range(size)
+        ]
         ancestors = [set(members(task.ancestors_iw[i], size)) for i in range(size)]
         # ends_before[i, j]: i ends before j starts. 1 where precedence says so, absent where it cannot be.
         self.ends_before: dict[tuple[int, int], Any] = {}
@@ -153,9 +155,7 @@ class _Program:
         self.model.add_linear_constraint(sum(drawn) <= cap * scale)
 
     def _preds(self, j: int) -> list[int]:
-        preds: list[int] = self.task.pred_index[
-            self.task.pred_start[j] : self.task.pred_start[j + 1]
-        ].tolist()
+        preds: list[int] = self.task.pred_index[self.task.pred_start[j] : self.task.pred_start[j + 1]].tolist()
         return preds
 
     def read(self, result: Any) -> tuple[Ints, Ints]:

@@ -207,7 +207,9 @@ def solve_problem(
         bound_cycles=found.bound_cycles,
         starts=tuple(
             ScheduledOp(op=op.name, start_cycles=start, mode=modes[mode])
-            for op, start, mode in zip(ops, found.start_cycles_o.tolist(), found.mode_o.tolist(), strict=True)
+            for op, start, mode in zip(
+                ops, found.start_cycles_o.tolist(), found.mode_o.tolist(), strict=True
+            )
         )
         if feasible
         else (),
@@ -260,7 +262,9 @@ def _joined(
         end_o = start_o + cycles_om[np.arange(len(mode_o)), mode_o]
         kept_end = np.where(takes_time, end_o[structure.order], 0)
         start_o[structure.order[contracted]] = (structure.before_oo[contracted] * kept_end).max(axis=1)
-    return LayerSchedule(makespan_cycles=makespan, bound_cycles=bound, start_cycles_o=start_o, mode_o=mode_o)
+    return LayerSchedule(
+        makespan_cycles=makespan, bound_cycles=bound, start_cycles_o=start_o, mode_o=mode_o
+    )
 
 
 def _impossible(structure: ScheduleStructure, op: int) -> LayerSchedule:

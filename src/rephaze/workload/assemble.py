@@ -331,7 +331,9 @@ class _PassBuilder:
         return VectorWork(function=function, num_elements=elements, row_length=row_length)
 
 
-def _row_length(function: str, source: tuple[Affine, ...], out: tuple[Affine, ...], op: TracedOp) -> int:
+def _row_length(
+    function: str, source: tuple[Affine, ...], out: tuple[Affine, ...], op: TracedOp
+) -> int:
     """The axis a softmax, norm, loss or reduction runs along; 1 if it is the batch, or there is none."""
     is_row_wise = function.startswith(("softmax", "log_softmax", "layer_norm", "rms_norm", "nll_loss"))
     if is_row_wise and source and not source[-1].per_sample:

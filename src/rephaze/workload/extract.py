@@ -71,13 +71,7 @@ def extract_source(source: Source, *, dtype: str, attention: str, training: bool
         trace, saved_from = _affine_trace(source, stacks, attention, training)
     refuse_unknown(op.target for op in trace.ops)
     return whole_model(
-        source,
-        stacks,
-        trace,
-        partition(saved_from, stacks),
-        dtype=dtype,
-        attention=attention,
-        training=training,
+        source, stacks, trace, partition(saved_from, stacks), dtype=dtype, attention=attention, training=training
     )
 
 

@@ -91,9 +91,7 @@ def plain_masks() -> Iterator[None]:
         del FUNCTIONS["eager"], FUNCTIONS["sdpa"]
 
 
-def _blank_mask(
-    *_args: Any, q_length: int, kv_length: int, dtype: Any, device: Any = "meta", **_kwargs: Any
-) -> Any:
+def _blank_mask(*_args: Any, q_length: int, kv_length: int, dtype: Any, device: Any = "meta", **_kwargs: Any) -> Any:
     import torch
 
     return torch.zeros((1, 1, q_length, kv_length), dtype=dtype, device=device)

@@ -27,32 +27,18 @@ GATHER = frozenset(
 
 # ATen name to cost rule. In-place operators (with a trailing underscore) share the rule of the plain one.
 _FUNCTION_OF = {
-    **dict.fromkeys(
-        "add sub mul div neg abs pow sqrt rsqrt exp log erf tanh sigmoid relu gelu silu".split(), ""
-    ),
-    **dict.fromkeys(
-        "softplus cos sin mean sum cumsum amax where sort topk reciprocal sign clamp".split(), ""
-    ),
+    **dict.fromkeys("add sub mul div neg abs pow sqrt rsqrt exp log erf tanh sigmoid relu gelu silu".split(), ""),
+    **dict.fromkeys("softplus cos sin mean sum cumsum amax where sort topk reciprocal sign clamp".split(), ""),
     **dict.fromkeys("leaky_relu elu hardtanh hardswish hardsigmoid mish celu floor ceil round".split(), ""),
-    **dict.fromkeys(
-        "tanh_backward sigmoid_backward gelu_backward silu_backward softplus_backward".split(), ""
-    ),
+    **dict.fromkeys("tanh_backward sigmoid_backward gelu_backward silu_backward softplus_backward".split(), ""),
     **dict.fromkeys("elu_backward hardtanh_backward hardswish_backward leaky_relu_backward".split(), ""),
     **dict.fromkeys("hardsigmoid_backward mish_backward maximum minimum masked_fill var".split(), ""),
-    **dict.fromkeys(
-        "eq ne lt le gt ge logical_and logical_or logical_not bitwise_and bitwise_or".split(), "compare"
-    ),
+    **dict.fromkeys("eq ne lt le gt ge logical_and logical_or logical_not bitwise_and bitwise_or".split(), "compare"),
     **dict.fromkeys("bitwise_not isin isinf isnan any all".split(), "compare"),
-    **dict.fromkeys(
-        "zeros ones full zeros_like ones_like full_like new_zeros new_ones new_full".split(), "fill"
-    ),
+    **dict.fromkeys("zeros ones full zeros_like ones_like full_like new_zeros new_ones new_full".split(), "fill"),
     **dict.fromkeys("arange linspace scalar_tensor fill zero eye".split(), "fill"),
-    **dict.fromkeys(
-        "clone copy cat stack constant_pad_nd slice_backward select_backward flip roll".split(), "copy"
-    ),
-    **dict.fromkeys(
-        "repeat tril triu lift_fresh_copy slice_scatter select_scatter unfold_backward".split(), "copy"
-    ),
+    **dict.fromkeys("clone copy cat stack constant_pad_nd slice_backward select_backward flip roll".split(), "copy"),
+    **dict.fromkeys("repeat tril triu lift_fresh_copy slice_scatter select_scatter unfold_backward".split(), "copy"),
     **dict.fromkeys("rand rand_like randn randn_like uniform bernoulli normal randint".split(), "random"),
     **dict.fromkeys("threshold_backward".split(), "relu_backward"),
     **dict.fromkeys("max min amin argmax argmin".split(), "max"),

@@ -192,7 +192,9 @@ class _Recorder:
 
         def pack(tensor: torch.Tensor) -> torch.Tensor:
             self.trace.saved.append(
-                SavedTensor(tensor=self._number(tensor), num_ops_before=len(self.trace.ops), module=self.path)
+                SavedTensor(
+                    tensor=self._number(tensor), num_ops_before=len(self.trace.ops), module=self.path
+                )
             )
             return tensor
 

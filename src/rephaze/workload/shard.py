@@ -42,9 +42,7 @@ def shard_graph(graph: ModelGraph, tp: int, sequence_parallel: bool = False) -> 
     if tp not in graph.legal_tp:
         raise SpecError("tp", tp, f"{graph.name} allows {', '.join(map(str, graph.legal_tp))}")
     if sequence_parallel and graph.seq_len % tp:
-        raise SpecError(
-            "tp", tp, f"must divide the sequence of {graph.seq_len} tokens for sequence parallelism"
-        )
+        raise SpecError("tp", tp, f"must divide the sequence of {graph.seq_len} tokens for sequence parallelism")
     if tp == 1:
         return graph
     seq_len = graph.seq_len if sequence_parallel else 0
@@ -61,8 +59,7 @@ def shard_graph(graph: ModelGraph, tp: int, sequence_parallel: bool = False) -> 
             for edge in graph.edges
         ),
         tied=tuple(
-            replace(tied, param_bytes=_tied_bytes(graph, tied.name, tied.param_bytes, tp))
-            for tied in graph.tied
+            replace(tied, param_bytes=_tied_bytes(graph, tied.name, tied.param_bytes, tp)) for tied in graph.tied
         ),
     )
 
@@ -262,7 +259,9 @@ class _GraphBuilder:
         if not any(self.sharder.by_sequence(tensor) for tensor in touched):
             return op
         if op.gemm is None:
-            return self.sharder.op(replace(op, split=Split.ELEMENTS, num_split_units=self.sharder.seq_len))
+            return self.sharder.op(
+                replace(op, split=Split.ELEMENTS, num_split_units=self.sharder.seq_len)
+            )
         axis = _token_axis(op.gemm, self.sharder.seq_len)
         return self.sharder.op(replace(op, split=axis, num_split_units=self.sharder.seq_len)) if axis else op
 

@@ -121,10 +121,7 @@ def source_from_function(text: str, *, dtype: str) -> Source:
     if not callable(function):
         names = [key for key, value in vars(user).items() if inspect.isfunction(value)]
         raise SpecError(
-            "source",
-            text,
-            f"{path.name} has no function {function_name!r}",
-            did_you_mean(function_name, names),
+            "source", text, f"{path.name} has no function {function_name!r}", did_you_mean(function_name, names)
         )
     return _source_from_callable(function, name=function_name, dtype=dtype, digest=_file_hash(path))
 
@@ -182,9 +179,7 @@ def _hugging_face_config(config: dict[str, Any], name: str) -> Any:
 
     model_type = config.get("model_type")
     if model_type is None:
-        raise SpecError(
-            f"{name}: model_type", None, "is required and missing", "is it a Hugging Face config.json?"
-        )
+        raise SpecError(f"{name}: model_type", None, "is required and missing", "is it a Hugging Face config.json?")
     if model_type not in CONFIG_MAPPING:
         raise SpecError(
             f"{name}: model_type",

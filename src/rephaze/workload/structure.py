@@ -17,9 +17,7 @@ if TYPE_CHECKING:
 MAX_TRACED_PER_SIGNATURE = 3
 """First, middle and last: gradients are summed a little differently at the ends of a stack."""
 
-_POSITION_NAMES = frozenset(
-    {"layer_idx", "layer_id", "layer_number", "layer_index", "block_idx", "idx", "index"}
-)
+_POSITION_NAMES = frozenset({"layer_idx", "layer_id", "layer_number", "layer_index", "block_idx", "idx", "index"})
 
 
 @dataclass(frozen=True, slots=True)

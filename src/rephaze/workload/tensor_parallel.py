@@ -191,15 +191,11 @@ class _Pass:
         elif a is not None and b is not None and a.dim == reduced_a and b.dim == reduced_b:
             self.state[out] = PARTIAL
             self.layout.splits[number] = (Split.K, joined(a, b, 0).num_units)
-        elif (
-            a is not None and b is not None and a.dim == b.dim == 0 and a_rank == 3 and name != "_grouped_mm"
-        ):
+        elif a is not None and b is not None and a.dim == b.dim == 0 and a_rank == 3 and name != "_grouped_mm":
             both = joined(a, b, 0)
             self.state[out] = both
             self.layout.splits[number] = (Split.BATCH, both.num_units)
-        elif (
-            a is not None and b is None and a.dim == 0 and a_rank == b_rank == 3 and self._is_broadcast(right)
-        ):
+        elif a is not None and b is None and a.dim == 0 and a_rank == b_rank == 3 and self._is_broadcast(right):
             self.state[out] = a
             self.layout.splits[number] = (Split.BATCH, a.num_units)
         elif a is not None and b is None and a.dim == row:
@@ -389,11 +385,7 @@ class _Pass:
         assert isinstance(state, Shard)
         rank = len(self._shape(source))
         given = op.args[1]
-        axes = (
-            {int(a) % rank for a in (given if isinstance(given, tuple) else (given,))}
-            if given != ()
-            else set()
-        )
+        axes = {int(a) % rank for a in (given if isinstance(given, tuple) else (given,))} if given != () else set()
         axes = axes or set(range(rank))
         if state.dim in axes:
             if not is_linear:
@@ -560,11 +552,7 @@ class _Pass:
             else:
                 try:
                     current = through_view(
-                        op.target.partition(".")[2],
-                        op.args[1:],
-                        current,
-                        self._shape(source),
-                        self._shape(made),
+                        op.target.partition(".")[2], op.args[1:], current, self._shape(source), self._shape(made)
                     )
                 except SplitConflictError:
                     return None
@@ -578,7 +566,9 @@ class _Pass:
             return None
         name = self.trace.tensors[chain[0]].parameter
         for base_dim, length in enumerate(self._shape(chain[0])):
-            shard = Shard(dim=base_dim, num_units=length, is_padded=is_padded, blame=frozenset({name}))
+            shard = Shard(
+                dim=base_dim, num_units=length, is_padded=is_padded, blame=frozenset({name})
+            )
             states = self._carried(chain, shard)
             last = states[-1] if states else None
             if states and isinstance(last, Shard) and last.dim == dim:
@@ -627,11 +617,7 @@ class _Pass:
             op = self.trace.ops[self.maker[root]]
             source = op.inputs[0] if op.inputs else root
             is_same_size = self.trace.tensors[source].num_elements == self.trace.tensors[root].num_elements
-            if (
-                kind_of(op.target) is not OpKind.VIEW
-                or not is_same_size
-                or self.state.get(source) is not PARTIAL
-            ):
+            if kind_of(op.target) is not OpKind.VIEW or not is_same_size or self.state.get(source) is not PARTIAL:
                 break
             root = source
             passed.append(root)
@@ -640,9 +626,5 @@ class _Pass:
             self.state[made] = None
         for made, source_op in self.maker.items():
             op = self.trace.ops[source_op]
-            if (
-                self.state.get(made) is PARTIAL
-                and kind_of(op.target) is OpKind.VIEW
-                and op.inputs[0] in passed
-            ):
+            if self.state.get(made) is PARTIAL and kind_of(op.target) is OpKind.VIEW and op.inputs[0] in passed:
                 self.state[made] = None
