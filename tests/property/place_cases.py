@@ -34,7 +34,7 @@ def random_links(rng, num_layers, kind):
 
 
 def random_problem(seed, cost_model, kind, max_layers=6):
-    rng = random.Random(seed)
+    rng = random.Random(seed)  # noqa: S311
     num_layers = rng.randint(1, max_layers)
     pairs = random_links(rng, num_layers, kind)
     is_paper = cost_model is CostModel.PAPER
@@ -67,13 +67,13 @@ def random_problem(seed, cost_model, kind, max_layers=6):
                     forward_s=draw(0, 5) * microbatch,
                     backward_s=draw(0, 9) * microbatch,
                     is_sharded=tp > 1 and sharded[v],
-                    input_bytes=None if is_paper or rng.random() < 0.5 else draw(0, 3),
-                    working_bytes=0.0 if is_paper else draw(0, 2),
+                    input_bytes=None if rng.random() < 0.5 else draw(0, 3),
+                    working_bytes=draw(0, 2),
                 )
                 for v in range(num_layers)
             )
             tied = ()
-            if tied_layers and not is_paper:
+            if tied_layers:
                 owned = layers[tied_layers[0]].param_bytes
                 tied = (TiedWeights(layers=tuple(tied_layers), param_bytes=owned * rng.random()),)
             links = tuple(LayerLink(src=u, dst=v, payload_bytes=draw(0, 6) * microbatch) for u, v in pairs)
@@ -125,7 +125,7 @@ def modes_of(policy, in_flight):
 
 
 def brute_force(problem, accept=lambda graph, dp, stages: True):
-    """The least batch time over every plan, all recompute choices included, from the formulas of the cost model."""
+    """The least batch time over every plan, recompute choices included, from the cost model's formulas."""
     best = math.inf
     is_paper = problem.cost_model is CostModel.PAPER
     num_devices, levels = problem.cluster.num_devices, problem.cluster.levels

@@ -20,7 +20,7 @@ def evaluate(
     plans: Annotated[
         list[Path],
         typer.Argument(
-            help="Plan files (a problem and a plan): .json, or .jsonl with one a line.", metavar="PLAN..."
+            help="Plan files (a problem and a plan): .json, or .jsonl with one a line.", metavar="PLAN"
         ),
     ],
     json: JsonOption = False,
@@ -28,8 +28,8 @@ def evaluate(
     """Price a plan: the time of a batch, memory stage by stage, and what to change if it does not fit.
 
     A plan file is {"format": "rephaze.placement-plan/1", "problem": {...}, "plan": {"tp": 8, "dp": 16,
-    "stages": [{"layers": ["embed", "block0"], "recompute": "stage"}]}}, the problem as rephaze place takes it.
-    Exit code 3: the plan does not fit.
+    "stages": [{"layers": ["embed", "block0"], "recompute": "stage"}]}}, the problem as rephaze place takes
+    it. Exit code 3: the plan does not fit.
 
     Example: [bold]rephaze evaluate expert.json[/]
     """
@@ -48,9 +48,8 @@ def evaluate(
             from rephaze.cli.plan_view import show_plan
 
             stdout.rule(Text(label))
-            replayed = answer.get("replay_s")
-            note = f"replayed microbatch by microbatch: {replayed:.6g} s" if replayed is not None else ""
-            show_plan(stdout, *shown, note)
+            problem, priced = shown
+            show_plan(stdout, problem, priced, "", answer["replay_s"])
             for remedy in answer.get("remedies", []):
                 stdout.print(f"- {remedy}", markup=False, highlight=False)
     raise typer.Exit(exit_code_of(statuses))

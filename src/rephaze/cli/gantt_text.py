@@ -30,7 +30,12 @@ def gantt_lines(problem: ScheduleProblem, schedule: Schedule, width: int) -> lis
     columns = max(10, width - 11)
     per_column = schedule.makespan_cycles / columns
     for begin, cycles, op, mode in bars:
-        label = {Engine.TENSOR: "tensor", Engine.VECTOR: "vector", Engine.FUSED: "fused", Engine.LINK: "link"}[op.engine]
+        label = {
+            Engine.TENSOR: "tensor",
+            Engine.VECTOR: "vector",
+            Engine.FUSED: "fused",
+            Engine.LINK: "link",
+        }[op.engine]
         if mode is Mode.ALL_CORES:
             label += " all"
         # The first lane of this kind that is free takes the bar: lanes then count what runs at once.

@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from rephaze.cli import area, chips, estimate, evaluate, export, place, schedule, space
+from rephaze.cli import area, chips, estimate, evaluate, export, extract, graph, models, place, schedule, space
 from rephaze.cli.output import ExitCode, stderr
 from rephaze.errors import RephazeError
 
@@ -24,6 +24,9 @@ app = typer.Typer(
 
 # In the order a user meets them: help lists them so.
 _COMMANDS: tuple[ModuleType, ...] = (
+    models,
+    extract,
+    graph,
     chips,
     area,
     space,

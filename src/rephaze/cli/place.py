@@ -22,8 +22,8 @@ def register(app: typer.Typer) -> None:
 
 def place(
     problems: Annotated[
-        list[Path],
-        typer.Argument(help="Problem files: .json, or .jsonl with a problem a line.", metavar="PROBLEM..."),
+        list[str],
+        typer.Argument(help="Problem files: .json, or .jsonl with a problem a line.", metavar="PROBLEM"),
     ],
     why: Annotated[
         str,
@@ -46,7 +46,7 @@ def place(
         limits = parse_limits(why) if why else None
         warm_up()
     statuses = []
-    for label, answer in answer_all(problems, lambda data: _answer(data, limits)):
+    for label, answer in answer_all([Path(name) for name in problems], lambda data: _answer(data, limits)):
         statuses.append(answer["status"])
         shown = answer.pop("_shown", None)
         if json:
@@ -64,22 +64,26 @@ def place(
 def _answer(data: dict[str, Any], limits: PlanLimits | None) -> dict[str, Any]:
     from time import perf_counter
 
-    from rephaze.place.answer import find_placement
+    from rephaze.place.answer import describe_solution
     from rephaze.place.compare import explain_alternative
     from rephaze.place.problem_file import parse_problem
     from rephaze.place.records import placement_record
     from rephaze.place.simulate import replayed_batch_s
+    from rephaze.place.solver import Placer
 
     problem = parse_problem(data)
     start = perf_counter()
-    placement = find_placement(problem)
+    placer = Placer(problem)
+    solution = placer.solve()
     solve_s = perf_counter() - start
+    placement = describe_solution(placer, solution)
     answer = placement_record(problem, placement) | {"solve_s": solve_s}
+    replay_s = replayed_batch_s(problem, placement.best.plan) if placement.best is not None else None
     if placement.best is not None:
-        answer["replay_s"] = replayed_batch_s(problem, placement.best.plan)
+        answer["replay_s"] = replay_s
     alternative = None
     if limits is not None:
         alternative = explain_alternative(problem, placement, limits)
         answer["why"] = alternative.record()
-    answer["_shown"] = (problem, placement, solve_s, alternative)
+    answer["_shown"] = (problem, placement, solve_s, replay_s, alternative)
     return answer

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from rephaze.place.compare import Alternative
     from rephaze.types.placement import BatchTime, Placement, PlacementProblem, PricedPlan, StageCost
 
-_BAR_WIDTH = 24
+_BAR_WIDTH = 16
 _MOST_ROWS = 40
 # What a device holds, as drawn in its bar.
 _PARTS = (
@@ -26,7 +26,10 @@ _PARTS = (
     ("replay_bytes", "R", "yellow"),
     ("working_bytes", "w", "bright_black"),
 )
-_LEGEND = "memory: W weights, G gradients, O optimizer state, A kept activations, R replayed, w working set"
+_LEGEND = (
+    "held: microbatches in flight; memory: W weights, G gradients, O optimizer state, "
+    "A kept activations, R replayed ones, w working set"
+)
 
 
 def show_placement(
@@ -35,6 +38,7 @@ def show_placement(
     problem: PlacementProblem,
     placement: Placement,
     solve_s: float,
+    replay_s: float | None,
     alternative: Alternative | None,
 ) -> None:
     """Print an answer, and the alternative asked about."""
@@ -44,12 +48,16 @@ def show_placement(
         console.print(placement.reason, markup=False, highlight=False)
     else:
         proof = f"{placement.status}, no plan is faster than {placement.bound_s:.6g} s"
-        show_plan(console, problem, placement.best, f"{proof}; solved in {solve_s / S_PER_MS:.2f} ms")
+        show_plan(
+            console, problem, placement.best, f"{proof}; solved in {solve_s / S_PER_MS:.2f} ms", replay_s
+        )
     if alternative is not None:
         _show_alternative(console, placement, alternative)
 
 
-def show_plan(console: Console, problem: PlacementProblem, priced: PricedPlan, note: str = "") -> None:
+def show_plan(
+    console: Console, problem: PlacementProblem, priced: PricedPlan, note: str, replay_s: float | None
+) -> None:
     """Print a plan's degrees, stages, memory and time."""
     plan = priced.plan
     console.print(
@@ -58,8 +66,9 @@ def show_plan(console: Console, problem: PlacementProblem, priced: PricedPlan, n
         f"{priced.num_devices} of {problem.cluster.num_devices} devices",
         highlight=False,
     )
-    if note:
-        console.print(note, style="dim", highlight=False)
+    replayed = f"replayed microbatch by microbatch: {replay_s:.6g} s" if replay_s is not None else ""
+    if note or replayed:
+        console.print("; ".join(filter(None, (note, replayed))), style="dim", highlight=False)
     console.print(_stage_table(priced))
     left = priced.margin_bytes
     told = f"{left / GIB:.3g} GiB left" if left >= 0 else f"[red]{-left / GIB:.3g} GiB over[/]"
@@ -73,10 +82,10 @@ def show_plan(console: Console, problem: PlacementProblem, priced: PricedPlan, n
 def _stage_table(priced: PricedPlan) -> Table:
     table = Table(box=None, pad_edge=False, header_style="bold")
     for name, justify in (
-        ("stage", "right"), ("layers", "left"), ("devices", "right"), ("recompute", "left"), ("load ms", "right"),
-        ("in flight", "right"), ("GiB", "right"), ("memory", "left"),
+        ("stage", "right"), ("layers", "left"), ("chips", "right"), ("replay", "left"),
+        ("load ms", "right"), ("held", "right"), ("GiB", "right"), ("memory", "left"),
     ):  # fmt: skip
-        table.add_column(name, justify=justify)  # type: ignore[arg-type]
+        table.add_column(name, justify=justify, no_wrap=True)  # type: ignore[arg-type]
     slowest = max(stage.load_s for stage in priced.stages)
     for position, stage in enumerate(priced.stages):
         if position == _MOST_ROWS // 2 and len(priced.stages) > _MOST_ROWS:
@@ -98,22 +107,22 @@ def _layer_range(stage: StageCost) -> str:
     names = stage.layers
     if len(names) <= 2:
         return ", ".join(names)
-    return f"{names[0]} .. {names[-1]} ({len(names)})"
+    return f"{names[0]}..{names[-1]} ({len(names)})"
 
 
 def _memory_bar(stage: StageCost, memory_bytes: float) -> Text:
-    """A bar as long as the memory; letters are what fills it, past the mark it does not fit."""
+    """A bar as long as the memory; letters are what fills it, an arrow says that it does not fit."""
     bar = Text()
     scale = _BAR_WIDTH / memory_bytes
     drawn, filled = 0, 0.0
     for name, letter, color in _PARTS:
         filled += getattr(stage.memory, name) * scale
-        upto = min(round(filled), 2 * _BAR_WIDTH)
+        upto = min(round(filled), _BAR_WIDTH)
         bar.append(letter * (upto - drawn), style=color)
         drawn = max(drawn, upto)
     bar.append("·" * (_BAR_WIDTH - drawn), style="dim")
     if not stage.fits:
-        bar.append(" over", style="bold red")
+        bar.append(">", style="bold red")
     return bar
 
 
@@ -143,8 +152,10 @@ def _show_alternative(console: Console, placement: Placement, alternative: Alter
     for name in ("", "optimum", "alternative", "difference"):
         table.add_column(name, justify="right" if name else "left")
     rows = [("batch s", best.batch_s, other.batch_s)]
-    for part in alternative.loss_s:
-        rows.append((part, getattr(best.time, f"{part}_s"), getattr(other.time, f"{part}_s")))
+    rows += [
+        (part, getattr(best.time, f"{part}_s"), getattr(other.time, f"{part}_s"))
+        for part in alternative.loss_s
+    ]
     for name, here, there in rows:
         if here or there:
             table.add_row(name, f"{here:.6g}", f"{there:.6g}", f"{there - here:+.4g}")

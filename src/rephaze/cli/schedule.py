@@ -42,16 +42,22 @@ def register(app: typer.Typer) -> None:
 
 def schedule(
     problems: Annotated[
-        list[Path], typer.Argument(help="Problem files: .json, or .jsonl with a problem a line.", metavar="PROBLEM...")
+        list[Path],
+        typer.Argument(help="Problem files: .json, or .jsonl with a problem a line.", metavar="PROBLEM..."),
     ],
     time_limit: Annotated[
-        float, typer.Option("--time-limit", help="Seconds a problem; a valid schedule comes back in any case.", metavar="S")
+        float,
+        typer.Option(
+            "--time-limit", help="Seconds a problem; a valid schedule comes back in any case.", metavar="S"
+        ),
     ] = 10.0,
     solver: Annotated[
         SolverChoice,
         typer.Option("--solver", help="auto: search and CP-SAT in turns. ilp: the paper's integer program."),
     ] = SolverChoice.AUTO,
-    backend: Annotated[BackendChoice, typer.Option("--backend", help="Solver of the integer program.")] = BackendChoice.SCIP,
+    backend: Annotated[
+        BackendChoice, typer.Option("--backend", help="Solver of the integer program.")
+    ] = BackendChoice.SCIP,
     html: Annotated[
         Path | None, typer.Option("--html", help="Write the Gantt charts to this file.", metavar="FILE")
     ] = None,
@@ -64,8 +70,9 @@ def schedule(
     if not time_limit >= 0:
         raise SpecError("--time-limit", time_limit, "must be at least 0", "give seconds, for example 10")
     with stderr.status("loading the compiled search", spinner="dots") if not json else _Quiet():
+        from rephaze.schedule.parts import Solver
         from rephaze.schedule.problem_file import answer_of, problem_from
-        from rephaze.schedule.solve import ScheduleMemo, Solver, solve_problem
+        from rephaze.schedule.solve import ScheduleMemo, solve_problem
         from rephaze.schedule.warmup import compile_kernels
 
         compile_kernels()
@@ -77,7 +84,11 @@ def schedule(
         problem = problem_from(data)
         with stderr.status("scheduling", spinner="dots") if not json else _Quiet():
             found = solve_problem(
-                problem, time_limit_s=time_limit, solver=Solver(solver.value), backend=backend.value, memo=memo
+                problem,
+                time_limit_s=time_limit,
+                solver=Solver(solver.value),
+                backend=backend.value,
+                memo=memo,
             )
         latest.append((problem, found))
         return answer_of(found)
@@ -111,14 +122,17 @@ def _show(label: str, problem: ScheduleProblem, found: Schedule) -> None:
 
     usage = usage_of(problem, found)
     gap = 1 - found.bound_cycles / found.makespan_cycles if found.makespan_cycles else 0.0
-    proof = "[green]proven optimal[/]" if found.status is ScheduleStatus.OPTIMAL else f"[yellow]gap {gap:.3%}[/]"
+    proof = (
+        "[green]proven optimal[/]" if found.status is ScheduleStatus.OPTIMAL else f"[yellow]gap {gap:.3%}[/]"
+    )
     stdout.print(
         f"[bold]{label}[/]: {found.makespan_cycles:,} cycles, {proof} (bound {found.bound_cycles:,}), "
         f"{found.solve_s * 1e3:.2f} ms",
         highlight=False,
     )
     stdout.print(
-        f"tensor cores {usage.tensor_mean_utilization:.1%} on average, peak {usage.tensor_peak_utilization:.0%}; "
+        f"tensor cores {usage.tensor_mean_utilization:.1%} on average, "
+        f"peak {usage.tensor_peak_utilization:.0%}; "
         f"vector cores {usage.vector_mean_utilization:.1%}, peak {usage.vector_peak_utilization:.0%}; "
         f"link {usage.link_mean_utilization:.1%}",
         highlight=False,

@@ -350,9 +350,7 @@ def search_divisors(
                 for kept_2 in range(3):
                     rest_pj = fixed_pj + near_pj + far_pj_gx[g, kept_2]
                     least_rest_pj = min(least_rest_pj, rest_pj)
-                    bound = min(
-                        bound, (rest_pj + least_array_pj) * max(near_cycles, far_cycles_gx[g, kept_2])
-                    )
+                    bound = min(bound, (rest_pj + least_array_pj) * max(near_cycles, far_cycles_gx[g, kept_2]))
             branches.append((bound, g, t))
     branches.sort()
     least_far_cycles = np.min(far_cycles_gx)
@@ -381,9 +379,7 @@ def search_divisors(
                 cycles_1, a_w, a_o, a_i, b_w, b_o, b_i = boundary_cost(
                     dims_d, tile_l, split_d, tile_g, kept_1, words_per_cycle[1]
                 )
-                pj_1 = scratchpad_pj * (a_i + a_w + a_o - outputs) + buffer_pj * (
-                    b_i + b_w + 2.0 * b_o - outputs
-                )
+                pj_1 = scratchpad_pj * (a_i + a_w + a_o - outputs) + buffer_pj * (b_i + b_w + 2.0 * b_o - outputs)
                 for kept_2 in range(3):
                     rest_pj = fixed_pj + pj_1 + far_pj_gx[g, kept_2]
                     rest_cycles = max(cycles_1, far_cycles_gx[g, kept_2])
@@ -404,7 +400,7 @@ def search_divisors(
                                 least_far_cycles,
                                 most_split,
                                 best_edp,
-                            )  # fmt: skip
+                            )
                         )
                     front = fronts[front_at[at_n, at_c, at_k]]
                     for j in range(front.shape[0]):

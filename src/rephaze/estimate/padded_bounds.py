@@ -20,12 +20,10 @@ Floats = NDArray[np.float64]
 
 def padded_bound_cycles(batch: int, m: int, n: int, k: int, shapes: CoreShapes) -> Floats:
     """Lower bound on the cycles of one GEMM on each core shape."""
-    return np.maximum.reduce(padded_bound_terms(batch, m, n, k, shapes))
+    return np.asarray(np.maximum.reduce(padded_bound_terms(batch, m, n, k, shapes)))
 
 
-def padded_bound_terms(
-    batch: int, m: int, n: int, k: int, shapes: CoreShapes
-) -> tuple[Floats, Floats, Floats]:
+def padded_bound_terms(batch: int, m: int, n: int, k: int, shapes: CoreShapes) -> tuple[Floats, Floats, Floats]:
     """Lower bounds on the cycles of array, global buffer and HBM, each for itself."""
     sizes = (m, n, k)
     array = np.minimum.reduce(
@@ -56,7 +54,7 @@ def _reduction_on_width(
     compute = passes_w * passes_d * stream
     # The tensor in the array moves once, the streamed one once a column pass, sums back and forth a row pass.
     moved = 2.0 * k * along_depth + 2.0 * k * stream * passes_d + 4.0 * m * n * (2.0 * passes_w - 1.0)
-    return batch * np.maximum(compute, moved / shapes.scratchpad_bytes_per_cycle) / shapes.num_cores
+    return np.asarray(batch * np.maximum(compute, moved / shapes.scratchpad_bytes_per_cycle) / shapes.num_cores)
 
 
 def _reduction_streamed(
@@ -66,7 +64,7 @@ def _reduction_streamed(
     m, n, k = (float(size) for size in sizes)
     compute = passes_m * passes_n * k
     moved = 4.0 * m * n + 2.0 * m * k * passes_n + 2.0 * k * n * passes_m
-    return batch * np.maximum(compute, moved / shapes.scratchpad_bytes_per_cycle) / shapes.num_cores
+    return np.asarray(batch * np.maximum(compute, moved / shapes.scratchpad_bytes_per_cycle) / shapes.num_cores)
 
 
 def _moved_bytes(
@@ -81,4 +79,4 @@ def _moved_bytes(
     one_shared = np.sqrt(room * np.minimum(num_cores, multicast))
     keep_output = 4.0 * macs / both_shared + 2.0 * m * n
     keep_input = 8.0 * macs / one_shared - 6.0 * m * n + 2.0 * k * min(m, n)
-    return batch * np.maximum(once, np.minimum(keep_output, keep_input))
+    return np.asarray(batch * np.maximum(once, np.minimum(keep_output, keep_input)))

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from rephaze.place.precision import named_precision
 from rephaze.place.price import price_plan
-from rephaze.place.solver import Placer
+from rephaze.place.solver import Placer, Solution
 from rephaze.types.cluster import Cluster, NetworkLevel, flat_cluster
 from rephaze.types.placement import (
     CostModel,
@@ -39,11 +39,18 @@ def find_placement(
         cutoff_s: Give up once no plan can be faster than this.
     """
     placer = Placer(problem, limits)
-    solution = placer.solve(cutoff_s=cutoff_s)
+    return describe_solution(placer, placer.solve(cutoff_s=cutoff_s))
+
+
+def describe_solution(placer: Placer, solution: Solution) -> Placement:
+    """A solution as an answer: its plan priced from the definitions, or what is in the way."""
+    problem = placer.problem
     if solution.status is SolveStatus.CUTOFF:
         return Placement(status=solution.status, bound_s=solution.bound_s, reason="nothing below the cutoff")
     if solution.status is SolveStatus.INFEASIBLE:
-        return Placement(status=solution.status, bound_s=math.inf, reason=explain_infeasible(problem, limits))
+        return Placement(
+            status=solution.status, bound_s=math.inf, reason=explain_infeasible(problem, placer.limits)
+        )
     best = price_plan(problem, placer.plan(solution))
     assert best.fits, "the solver chose a plan that does not fit"
     assert math.isclose(best.batch_s, solution.batch_s, rel_tol=PRICE_TOLERANCE), "solver and price differ"
@@ -137,7 +144,7 @@ def _with_devices(problem: PlacementProblem, num_devices: int) -> PlacementProbl
 
 
 def _most_useful_devices(problem: PlacementProblem) -> int:
-    """Enough devices for every layer to be a stage of its own, in as many pipelines as there are microbatches."""
+    """Enough for every layer to be a stage of its own, in as many pipelines as there are microbatches."""
     widest = max(graph.tp for graph in problem.graphs) * len(problem.graphs[0].layers)
     microbatches = max(problem.microbatches_of(graph) for graph in problem.graphs)
     return max(problem.cluster.num_devices, min(2**28, widest * microbatches))

@@ -1,17 +1,17 @@
 """A layer graph as arrays in topological order, and the ideals a pipeline can be cut at.
 
-An *ideal* is a set of layers closed under predecessors: what the first k stages can hold. Where the layers form
-a line (a path through all of them; further links may skip ahead) the ideals are its prefixes. Otherwise they are
-enumerated, up to ``MAX_IDEALS``.
+An *ideal* is a set of layers closed under predecessors: what the first k stages can hold. Where the layers
+form a line (a path through all of them; further links may skip ahead) the ideals are its prefixes.
+Otherwise they are enumerated, up to ``MAX_IDEALS``.
 
 Axis letters: v = layer (topological position), k = ideal.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from heapq import heapify, heappop, heappush
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -98,7 +98,7 @@ def shape_of(graph: LayerGraph) -> GraphShape:
         stuck = [graph.layers[v].name for v in range(num_layers) if num_before[v]]
         raise SpecError("edges", stuck[:6], "form a cycle", "layers must only feed later ones")
     links = {(link.src, link.dst) for link in graph.links}
-    is_line = all(pair in links for pair in zip(order, order[1:], strict=False))
+    is_line = all(pair in links for pair in pairwise(order))
     if is_line:
         return GraphShape(order=tuple(order), is_line=True, members_kv=np.empty((0, 0), dtype=np.uint8))
     position = {v: at for at, v in enumerate(order)}
@@ -137,55 +137,47 @@ def arrays_of(graph: LayerGraph, shape: GraphShape) -> GraphArrays:
     """One graph's numbers in the order of ``shape``."""
     order = shape.order
     layers = [graph.layers[v] for v in order]
-    position = {v: at for at, v in enumerate(order)}
     num_layers = len(order)
-
-    ins: list[list[tuple[int, float]]] = [[] for _ in order]
-    outs: list[list[tuple[int, float]]] = [[] for _ in order]
-    for link in graph.links:
-        src, dst = position[link.src], position[link.dst]
-        ins[dst].append((src, link.payload_bytes))
-        outs[src].append((dst, link.payload_bytes))
-    ties: list[list[tuple[int, bool, float]]] = [[] for _ in order]
-    for group, tied in enumerate(graph.tied):
-        for v in dict.fromkeys(tied.layers):
-            ties[position[v]].append((group, v == tied.layers[0], tied.param_bytes))
-
-    def column(name: str) -> Floats:
-        return np.array([getattr(layer, name) for layer in layers], dtype=np.float64)
-
-    brought = [sum(payload for _, payload in sorted(row)) for row in ins]
+    position = np.empty(num_layers, dtype=np.int64)
+    position[list(order)] = np.arange(num_layers)
+    src = position[[link.src for link in graph.links]] if graph.links else np.empty(0, dtype=np.int64)
+    dst = position[[link.dst for link in graph.links]] if graph.links else np.empty(0, dtype=np.int64)
+    payload = np.array([link.payload_bytes for link in graph.links], dtype=np.float64)
+    by_dst, by_src = np.lexsort((src, dst)), np.lexsort((dst, src))
+    brought = np.bincount(dst, weights=payload, minlength=num_layers)
+    given = np.array([np.nan if layer.input_bytes is None else layer.input_bytes for layer in layers])
+    is_fed = np.bincount(dst, minlength=num_layers) > 0
+    ties = sorted(
+        (int(position[v]), group, v == tied.layers[0], tied.param_bytes)
+        for group, tied in enumerate(graph.tied)
+        for v in set(tied.layers)
+    )
     return GraphArrays(
-        forward_s_v=column("forward_s"),
-        backward_s_v=column("backward_s"),
-        param_bytes_v=column("param_bytes"),
-        activation_bytes_v=column("activation_bytes"),
-        input_bytes_v=np.array(
-            [
-                brought[v] if layer.input_bytes is None else layer.input_bytes
-                for v, layer in enumerate(layers)
-            ],
-            dtype=np.float64,
-        ),
-        working_bytes_v=column("working_bytes"),
+        forward_s_v=np.array([layer.forward_s for layer in layers], dtype=np.float64),
+        backward_s_v=np.array([layer.backward_s for layer in layers], dtype=np.float64),
+        param_bytes_v=np.array([layer.param_bytes for layer in layers], dtype=np.float64),
+        activation_bytes_v=np.array([layer.activation_bytes for layer in layers], dtype=np.float64),
+        input_bytes_v=np.where(np.isnan(given), brought, given),
+        working_bytes_v=np.array([layer.working_bytes for layer in layers], dtype=np.float64),
         wide_v=np.array([layer.is_sharded for layer in layers], dtype=np.uint8),
-        source_bytes_v=np.array(
-            [0.0 if ins[v] else layer.input_bytes or 0.0 for v, layer in enumerate(layers)], dtype=np.float64
-        ),
-        in_start=_starts(ins),
-        in_src=np.array([src for row in ins for src, _ in sorted(row)], dtype=np.int64),
-        in_bytes=np.array([payload for row in ins for _, payload in sorted(row)], dtype=np.float64),
-        out_start=_starts(outs),
-        out_dst=np.array([dst for row in outs for dst, _ in sorted(row)], dtype=np.int64),
-        out_bytes=np.array([payload for row in outs for _, payload in sorted(row)], dtype=np.float64),
-        tie_start=_starts(ties),
-        tie_group=np.array([tie[0] for row in ties for tie in row], dtype=np.int64),
-        tie_is_owner=np.array([tie[1] for row in ties for tie in row], dtype=np.uint8),
-        tie_bytes=np.array([tie[2] for row in ties for tie in row], dtype=np.float64),
+        source_bytes_v=np.where(is_fed | np.isnan(given), 0.0, given),
+        in_start=_starts(dst, num_layers),
+        in_src=src[by_dst],
+        in_bytes=payload[by_dst],
+        out_start=_starts(src, num_layers),
+        out_dst=dst[by_src],
+        out_bytes=payload[by_src],
+        tie_start=_starts(np.array([tie[0] for tie in ties], dtype=np.int64), num_layers),
+        tie_group=np.array([tie[1] for tie in ties], dtype=np.int64),
+        tie_is_owner=np.array([tie[2] for tie in ties], dtype=np.uint8),
+        tie_bytes=np.array([tie[3] for tie in ties], dtype=np.float64),
         num_ties=len(graph.tied),
         has_skips=len(graph.links) > max(num_layers - 1, 0),
     )
 
 
-def _starts(rows: Sequence[Sequence[object]]) -> Ints:
-    return np.concatenate([[0], np.cumsum([len(row) for row in rows], dtype=np.int64)]).astype(np.int64)
+def _starts(rows: Ints, num_rows: int) -> Ints:
+    """Where each row starts when entries are sorted by row."""
+    starts = np.zeros(num_rows + 1, dtype=np.int64)
+    np.cumsum(np.bincount(rows, minlength=num_rows), out=starts[1:])
+    return starts

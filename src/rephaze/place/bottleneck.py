@@ -1,9 +1,9 @@
-"""The ``paper`` cost model, exactly: the slowest stage times the pipeline's length, plus the first stage's sync.
+"""The ``paper`` cost model, exactly: the slowest stage times the pipeline's length, plus one sync.
 
     T = max_k load_k * (ceil(m / d) + S - 1) + 4 (d - 1) / d * params_1 / bandwidth
 
-For each number of stages s and each ideal, the least possible slowest stage of the last s stages is found from
-that of the last s - 1. The first stage is chosen last, with d, because its parameters count.
+For each number of stages s and each ideal, the least possible slowest stage of the last s stages is found
+from that of the last s - 1. The first stage is chosen last, with d, because its parameters count.
 
 Axis letters: e = stage, r = recompute mode, k = ideal, c = candidate degree; w[s, z, k] has z stages of the
 rarer width.
@@ -42,7 +42,7 @@ def least_bottleneck_plan(
     transfer_s: float,
     cutoff_s: float,
 ) -> tuple[float, int, NDArray[np.int64]]:
-    """Time, dp and the ideals between stages of the fastest plan below ``cutoff_s`` (else cutoff, 0, empty)."""
+    """Time, dp and ideals between stages of the fastest plan below ``cutoff_s``; else cutoff, 0, empty."""
     num_ideals = len(start_k) - 1
     full = num_ideals - 1
     fewest = fewest_microbatches(

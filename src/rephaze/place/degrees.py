@@ -17,8 +17,8 @@ UNLIMITED = 2**30
 def candidate_degrees(num_microbatches: int, num_devices: int, dp: int | None) -> tuple[Ints, Ints]:
     """Pairs (microbatches a pipeline works through, dp) worth trying, by rising microbatches.
 
-    Only the smallest dp for each distinct ceil(m / dp) matters: a larger one buys nothing and costs devices and
-    a longer all-reduce. There are about 2 sqrt(m) of them.
+    Only the smallest dp for each distinct ceil(m / dp) matters: a larger one buys nothing and costs devices
+    and a longer all-reduce. There are about 2 sqrt(m) of them.
     """
     most = min(num_microbatches, num_devices)
     if dp is not None:
@@ -57,7 +57,7 @@ def fewest_microbatches(
     dp_c: Ints,
     at_least_depth: bool,
 ) -> Ints:
-    """For s = 0, 1, ...: the fewest microbatches a pipeline of s or more stages can have; 0 from where none fits.
+    """For s = 0, 1, ...: the fewest microbatches a pipeline of s or more stages can have; 0: none fits.
 
     Args:
         num_stages_most: Greatest s asked for.
@@ -117,7 +117,7 @@ def quickest_pipeline(
     transfer_s: float,
     is_paper: bool,
 ) -> float:
-    """No pipeline is faster than this, whatever its depth: perfectly even stages and the fewest microbatches."""
+    """No pipeline is faster than this, at any depth: perfectly even stages and the fewest microbatches."""
     least = np.inf
     for s in range(stages_least, len(fewest_s)):
         if fewest_s[s] > 0:
@@ -142,11 +142,11 @@ def load_cuts(
     is_paper: bool,
     cut_s: Floats,
 ) -> None:
-    """Fill ``cut_s`` from ``first_s`` on: a stage s-th from the end with a load this long is in no better plan.
+    """Fill ``cut_s`` from ``first_s`` on: a stage s-th from the end with this load is in no better plan.
 
-    For each depth S the slowest load a better plan may have follows from its time; on a line, stages filled up to
-    that load then show whether S of them can hold all layers. ``cut_s[s]`` is the greatest over the depths S >= s
-    that can, and 0 from where none does.
+    For each depth S the slowest load a better plan may have follows from its time; on a line, stages filled
+    up to that load then show whether S of them can hold all layers. ``cut_s[s]`` is the greatest over the
+    depths S >= s that can, and 0 from where none does.
 
     Args:
         best_s: Time to beat.

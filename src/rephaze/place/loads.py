@@ -1,8 +1,9 @@
 """Loads of every candidate stage from the layers' times.
 
-A stage runs its layers one after the other on one device (or tensor-parallel group). A layer that needs a tensor
-from another stage waits for it; the order of layers is the one that waits least. That optimum has a closed form:
-with r_v the time by which layer v's outside inputs (and those of its predecessors in the stage) have come,
+A stage runs its layers one after the other on one device (or tensor-parallel group). A layer that needs a
+tensor from another stage waits for it; the order of layers is the one that waits least. That optimum has a
+closed form: with r_v the time by which layer v's outside inputs (and those of its predecessors in the
+stage) have come,
 
     F = max over v of (r_v + the work of all layers u with r_u >= r_v)
 
@@ -32,11 +33,11 @@ def load_stages(
 ) -> tuple[Floats, Floats]:
     """Loads (stage x recompute mode) and bare work (forward + backward) of every stage of a table."""
     if shape.is_line:
-        return _line_loads(  # type: ignore[no-any-return]
+        return _line_loads(
             table.start_k, forward_s_v, backward_s_v, arrays.in_start, arrays.in_src, arrays.in_bytes,
             arrays.out_start, arrays.out_dst, arrays.out_bytes, arrays.has_skips, bytes_per_s, latency_s,
         )  # fmt: skip
-    return _branching_loads(  # type: ignore[no-any-return]
+    return _branching_loads(
         table.start_k, table.end_e, shape.members_kv, forward_s_v, backward_s_v, arrays.in_start,
         arrays.in_src, arrays.in_bytes, arrays.out_start, arrays.out_dst, arrays.out_bytes, bytes_per_s,
         latency_s,

@@ -1,8 +1,8 @@
 """Which network level a plan's traffic runs on.
 
-Devices are numbered 0, 1, ...; a pipeline takes D consecutive ones, the next pipeline the D after it. So tensor
-parallelism is innermost, then the stages of a pipeline, then the pipelines. A group of g devices starts at every
-multiple of g.
+Devices are numbered 0, 1, ...; a pipeline takes D consecutive ones, the next pipeline the D after it. So
+tensor parallelism is innermost, then the stages of a pipeline, then the pipelines. A group of g devices
+starts at every multiple of g.
 """
 
 from __future__ import annotations
@@ -48,7 +48,8 @@ def links_of(cluster: Cluster) -> Links:
 def pipeline_level(cluster: Cluster, pipeline_devices: int, dp: int) -> int:
     """The innermost level inside which every pipeline lies whole: its stages talk at that level's speed.
 
-    Pipelines of D devices do not straddle groups of g when D divides g, or when all dp of them lie in one group.
+    Pipelines of D devices do not straddle groups of g when D divides g, or when all dp of them lie in one
+    group.
     """
     for position, level in enumerate(cluster.levels):
         if level.num_devices % pipeline_devices == 0 or dp * pipeline_devices <= level.num_devices:

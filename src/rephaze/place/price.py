@@ -1,7 +1,7 @@
 """The time and memory of a given plan, straight from the definitions: a check on the solver, and its report.
 
-Nothing here is shared with the solver but the records: waiting times come from running a stage's layers one by
-one, sums are sums.
+Nothing here is shared with the solver but the records: waiting times come from running a stage's layers one
+by one, sums are sums.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from rephaze.place.network import pipeline_level, replica_level
 from rephaze.types.placement import (
     BatchTime,
     CostModel,
+    LayerCost,
     LayerGraph,
     PlacementProblem,
     Plan,
@@ -96,7 +97,7 @@ def stage_memory(
     """What one device of a stage holds with this many microbatches in flight."""
     layers = [graph.layers[v] for v in stage.layers]
     inside = set(stage.layers)
-    weights = sum(layer.param_bytes for layer in layers) + _copied_weights(graph, inside)[0]
+    weights = sum(layer.param_bytes for layer in layers) + _copied_weights(problem, graph, inside)[0]
     per_weight = problem.precision.weight_bytes
     kept = sum(layer.activation_bytes for layer in layers)
     if stage.recompute is Recompute.NONE:
@@ -116,14 +117,14 @@ def stage_memory(
         state_bytes=weights * problem.precision.state_bytes / per_weight,
         kept_bytes=kept_bytes,
         replay_bytes=replay_bytes,
-        working_bytes=max(layer.working_bytes for layer in layers),
+        working_bytes=_working_bytes(problem, layers),
     )
 
 
 def run_layers(
     work_s: Mapping[int, float], needs: Mapping[int, list[int]], arrives_s: Mapping[int, float]
 ) -> float:
-    """When a device has run all layers, one at a time, each after those it needs and after its tensors' arrival.
+    """When a device has run all layers, one at a time, each after those it needs and its tensors' arrival.
 
     Whenever it is free it takes the layer whose turn can come first, so it waits only when it must.
     """
@@ -185,6 +186,7 @@ def price_stage(
     bytes_per_s: float,
     latency_s: float,
 ) -> StageCost:
+    """One stage's times for a microbatch and its memory; what happens once a batch is left at zero."""
     forward_s = sum(graph.layers[v].forward_s for v in stage.layers)
     backward_s = sum(graph.layers[v].backward_s for v in stage.layers)
     replay_s = 0.0 if _effective_mode(stage, in_flight) is Recompute.NONE else forward_s
@@ -214,7 +216,9 @@ def _fits(problem: PlacementProblem, graph: LayerGraph, stage: PlannedStage, in_
     The order of the sums is part of the rule, so that plain doubles give one answer everywhere.
     """
     inside = set(stage.layers)
-    weights = _added(graph.layers[v].param_bytes for v in stage.layers) + _copied_weights(graph, inside)[0]
+    weights = (
+        _added(graph.layers[v].param_bytes for v in stage.layers) + _copied_weights(problem, graph, inside)[0]
+    )
     kept = _added(graph.layers[v].activation_bytes for v in stage.layers)
     first, flight = kept, kept
     if stage.recompute is Recompute.BLOCK:
@@ -223,7 +227,7 @@ def _fits(problem: PlacementProblem, graph: LayerGraph, stage: PlannedStage, in_
     elif stage.recompute is Recompute.STAGE:
         flight = _entering_bytes(problem, graph, stage.layers)
     rest = (problem.precision.resident_ratio - 2) * weights
-    one = 2 * weights + first + rest + max(graph.layers[v].working_bytes for v in stage.layers)
+    one = 2 * weights + first + rest + _working_bytes(problem, [graph.layers[v] for v in stage.layers])
     memory = problem.device_memory_bytes
     if one + (in_flight - 1) * flight <= memory:
         return True
@@ -257,7 +261,7 @@ def _with_batch_terms(
         sync_s += 2 * (plan.dp - 1) * max(entry.latency_s for entry in spanned)
     if problem.hbm_bytes_per_s:
         step_s = stage.param_bytes * precision.step_bytes / precision.weight_bytes / problem.hbm_bytes_per_s
-    copied, num_copied = _copied_weights(graph_of(problem, plan), set(plan.stages[position].layers))
+    copied, num_copied = _copied_weights(problem, graph_of(problem, plan), set(plan.stages[position].layers))
     if num_copied:
         tied_s = copied * precision.gradient_bytes / precision.weight_bytes / bytes_per_s
         tied_s += num_copied * latency_s
@@ -268,8 +272,16 @@ def _width(graph: LayerGraph, stage: PlannedStage) -> int:
     return graph.tp if any(graph.layers[v].is_sharded for v in stage.layers) else 1
 
 
-def _copied_weights(graph: LayerGraph, inside: set[int]) -> tuple[float, int]:
+def _working_bytes(problem: PlacementProblem, layers: Sequence[LayerCost]) -> float:
+    if problem.cost_model is CostModel.PAPER:
+        return 0.0
+    return max(layer.working_bytes for layer in layers)
+
+
+def _copied_weights(problem: PlacementProblem, graph: LayerGraph, inside: set[int]) -> tuple[float, int]:
     """Bytes and number of tied weights a stage holds although another stage owns them."""
+    if problem.cost_model is CostModel.PAPER:
+        return 0.0, 0
     copied = [
         tied.param_bytes
         for tied in graph.tied

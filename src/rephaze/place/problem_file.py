@@ -1,7 +1,7 @@
 """Placement problems and plans as files: ``rephaze.placement-problem/1`` and ``rephaze.placement-plan/1``.
 
-Pydantic checks the shape of the text; the rules that join several fields are checked here, in the order a reader
-would meet them.
+Pydantic checks the shape of the text; the rules that join several fields are checked here, in the order a
+reader would meet them.
 """
 
 from __future__ import annotations

@@ -37,7 +37,7 @@ def _overflow(position: int, stage: StageCost, problem: PlacementProblem) -> str
     kept = stage.memory.kept_bytes
     return (
         f"stage {position} is {over / GIB:.4g} GiB over: {stage.memory.total_bytes / GIB:.4g} GiB, of which "
-        f"{kept / GIB:.4g} GiB for {stage.num_in_flight} microbatches in flight"
+        f"{kept / GIB:.4g} GiB of activations (microbatches in flight: {stage.num_in_flight})"
     )
 
 
@@ -79,6 +79,6 @@ def _by_moving_layers(problem: PlacementProblem, plan: Plan) -> list[str]:
         return [f"no plan fits this problem: {anything.reason}"]
     other = anything.best.plan
     return [
-        f"these degrees never fit; tp {other.tp}, pp {other.pp}, dp {other.dp}, microbatch {other.microbatch} do, "
-        f"at {anything.best.batch_s:.6g} s a batch"
+        f"these degrees never fit; tp {other.tp}, pp {other.pp}, dp {other.dp}, "
+        f"microbatch {other.microbatch} do, at {anything.best.batch_s:.6g} s a batch"
     ]

@@ -1,10 +1,11 @@
 """Replay of a plan, microbatch by microbatch: 1F1B as the devices would run it.
 
 Written apart from the cost model: nothing here adds loads up. A stage does its warm-up forwards, then one
-backward and one forward in turn, then the remaining backwards; an operation starts when its device is free and
-what it waits for has ended. Afterwards each stage sums its gradients and takes its optimizer step.
+backward and one forward in turn, then the remaining backwards; an operation starts when its device is free
+and what it waits for has ended. Afterwards each stage sums its gradients and takes its optimizer step.
 
-How close the formula is: with P = the end of the last backward pass, l_k the stages' loads and m the microbatches,
+How close the formula is: with P = the end of the last backward pass, l_k the stages' loads and m the
+microbatches,
 
     max_k (m l_k + sum_{j<k} l_j)  <=  P, formula  <=  (m + S - 1) max_k l_k
 
@@ -108,15 +109,15 @@ def run_1f1b(forward_s: list[float], backward_s: list[float], num_microbatches: 
         for k in range(num_stages):
             while at[k] < len(orders[k]):
                 activity, microbatch = orders[k][at[k]]
-                if activity is Activity.FORWARD:
-                    needs = (k - 1, activity, microbatch) if k else None
-                    lasts = forward_s[k]
-                else:
-                    needs = (k + 1, activity, microbatch) if k < num_stages - 1 else None
-                    lasts = backward_s[k]
-                if needs is not None and needs not in ended:
-                    break
-                start = max(free[k], ended[needs] if needs is not None else 0.0)
+                is_forward = activity is Activity.FORWARD
+                lasts = forward_s[k] if is_forward else backward_s[k]
+                source = k - 1 if is_forward else k + 1
+                arrives = 0.0
+                if 0 <= source < num_stages:
+                    if (source, activity, microbatch) not in ended:
+                        break
+                    arrives = ended[source, activity, microbatch]
+                start = max(free[k], arrives)
                 free[k] = ended[k, activity, microbatch] = start + lasts
                 events.append(
                     Event(
@@ -130,7 +131,7 @@ def run_1f1b(forward_s: list[float], backward_s: list[float], num_microbatches: 
 
 
 def replayed_batch_s(problem: PlacementProblem, plan: Plan) -> float | None:
-    """The replayed time of a batch; None for the paper's model, which is no schedule, and for very long batches."""
+    """The replayed time of a batch; None for the paper's model (no schedule) and for very long batches."""
     count = -(-problem.microbatches_of(graph_of(problem, plan)) // plan.dp)
     if problem.cost_model is CostModel.PAPER or 2 * count * plan.pp > MAX_REPLAYED_PASSES:
         return None

@@ -1,7 +1,7 @@
 """Every possible stage with what it holds: devices, parameters, and how many microbatches fit in memory.
 
-A stage goes from one ideal to a larger one. These figures do not depend on the layers' times, so they are built
-once for a device memory and serve every chip.
+A stage goes from one ideal to a larger one. These figures do not depend on the layers' times, so they are
+built once for a device memory and serve every chip.
 
 Axis letters: e = stage (edge between ideals), r = recompute mode (none, block, stage), v = layer, k = ideal.
 """
@@ -47,8 +47,9 @@ class MemoryRules:
     memory_bytes: float
     resident_ratio: float
     """Weights, gradients and optimizer state in units of the weights."""
-    count_each_link: bool
-    """Replay keeps a tensor once for every link that brings it (the paper), not once in all."""
+    is_paper: bool
+    """Replay keeps a tensor once for every link that brings it, not once in all; neither the model's input,
+    working sets nor tied weights count."""
     mode_limit_r: tuple[int, int, int]
     """Most microbatches in flight with which each recompute mode may be used."""
 
@@ -72,7 +73,7 @@ def tabulate_stages(arrays: GraphArrays, shape: GraphShape, rules: MemoryRules) 
         arrays.param_bytes_v, arrays.activation_bytes_v, arrays.input_bytes_v, arrays.working_bytes_v,
         arrays.wide_v, arrays.source_bytes_v, arrays.in_start, arrays.in_src, arrays.in_bytes,
         arrays.tie_start, arrays.tie_group, arrays.tie_is_owner, arrays.tie_bytes,
-        arrays.num_ties, rules.memory_bytes, rules.resident_ratio, rules.count_each_link,
+        arrays.num_ties, rules.memory_bytes, rules.resident_ratio, rules.is_paper,
         np.array(rules.mode_limit_r, dtype=np.int64),
     )  # fmt: skip
     fits = limit.max(axis=1) > 0
@@ -193,7 +194,7 @@ def _hold(
     num_ties: int,
     memory_bytes: float,
     ratio: float,
-    count_each_link: bool,
+    is_paper: bool,
     mode_limit_r: Ints,
 ) -> tuple[NDArray[np.int32], Floats, Floats, NDArray[np.int32], NDArray[np.uint8]]:
     """Depth limits, parameters, tied bytes and width of every stage."""
@@ -231,18 +232,19 @@ def _hold(
                 kept += activations_v[v]
                 kept_inputs += inputs_v[v]
                 peak = max(peak, activations_v[v] - inputs_v[v])
-                working = max(working, working_v[v])
                 is_wide |= wide_v[v]
-                entering += source_v[v] if not count_each_link else 0.0
+                if not is_paper:
+                    working = max(working, working_v[v])
+                    entering += source_v[v]
                 for at in range(in_start[v], in_start[v + 1]):
                     u = in_src[at]
                     outside = u < k if is_line else members_kv[k, u] == 1
-                    if outside and count_each_link:
+                    if outside and is_paper:
                         entering += in_bytes[at]
                     elif outside and in_bytes[at] > largest_from[u]:
                         entering += in_bytes[at] - largest_from[u]
                         largest_from[u] = in_bytes[at]
-                for at in range(tie_start[v], tie_start[v + 1]):
+                for at in range(tie_start[v], tie_start[v] if is_paper else tie_start[v + 1]):
                     group = tie_group[at]
                     # 1: held as a copy; 2: the owner is here, nothing extra.
                     if tie_is_owner[at]:

@@ -2,14 +2,15 @@
 
     T = sum_k (load_k + tied_k) + (m_d - 1) * max_k load_k + x_d * max_k params_k + const_d
 
-First, for each number of stages s and each ideal, the least sum, the least maximum load and the least maximum
-parameters of the last s stages are found, each for itself; their combination bounds every plan from below. The plan
-with the least maximum load gives an upper bound. Where the two meet, it is optimal. Where they do not, plans are
-grown from the front as labels (sum, max load, max parameters); a label is dropped when another at the same
-ideal is no worse in all three, or when it and the bounds for the rest cannot beat the best plan.
+First, for each number of stages s and each ideal, the least sum, the least maximum load and the least
+maximum parameters of the last s stages are found, each for itself; their combination bounds every plan from
+below. The plan with the least maximum load gives an upper bound. Where the two meet, it is optimal. Where
+they do not, plans are grown from the front as labels (sum, max load, max parameters); a label is dropped
+when another at the same ideal is no worse in all three, or when it and the bounds for the rest cannot beat
+the best plan.
 
-Axis letters: e = stage, r = recompute mode, k = ideal, c = candidate degree, l = network level; tables [s, z, k] have
-z stages of the rarer width.
+Axis letters: e = stage, r = recompute mode, k = ideal, c = candidate degree, l = network level; tables [s,
+z, k] have z stages of the rarer width.
 """
 
 from __future__ import annotations
@@ -59,14 +60,12 @@ def least_time_plan(
 ) -> tuple[float, float, int, NDArray[np.int64]]:
     """The fastest plan below ``cutoff_s`` whose pipelines lie in network level ``level``.
 
-    Args:
-        flight_cap: A stage never has more microbatches in flight than this.
-        at_least_depth: Only plans with at least as many microbatches as stages.
-        max_labels: Labels to keep before settling for a bound.
+    A stage never has more than ``flight_cap`` microbatches in flight; with ``at_least_depth`` only plans with
+    at least as many microbatches as stages count; past ``max_labels`` labels the search settles for a bound.
 
     Returns:
-        Its time (or ``cutoff_s``), a bound below every such plan and the cutoff, its dp (0: none), and the ideals
-        between its stages.
+        Its time (or ``cutoff_s``), a bound below every such plan and the cutoff, its dp (0: none), and the
+        ideals between its stages.
     """
     num_ideals = len(start_k) - 1
     full = num_ideals - 1
@@ -228,7 +227,7 @@ def sync_cost(
     gradient_ratio: float,
     step_s_per_byte: float,
 ) -> tuple[float, float]:
-    """Seconds a parameter byte of the largest stage, and fixed seconds, of gradient sync and optimizer step."""
+    """Of gradient sync and optimizer step: seconds a parameter byte of the largest stage, and a constant."""
     if dp == 1:
         return step_s_per_byte, 0.0
     at = 0
@@ -279,9 +278,9 @@ def _grow_labels(
     cutoff_s: float,
     max_labels: int,
 ) -> tuple[float, bool, NDArray[np.int64]]:
-    """The fastest plan of this many stages and this dp below ``cutoff_s``, whether that is certain, its ideals."""
+    """The fastest plan of one depth and dp below ``cutoff_s``: its time, whether proven, its ideals."""
     num_ideals = len(start_k) - 1
-    capacity = 1024
+    capacity = min(1024, max_labels)
     cost = np.zeros((capacity, 3))  # sum, slowest, heaviest
     at_k = np.zeros(capacity, dtype=np.int64)
     at_z = np.zeros(capacity, dtype=np.int64)

@@ -57,7 +57,11 @@ def gantt_figure(title: str, problem: ScheduleProblem, schedule: Schedule) -> An
         barmode="overlay",
         height=160 + 18 * len(rows),
         xaxis={"title": {"text": "cycles"}, "range": [0, schedule.makespan_cycles], "tickformat": ",d"},
-        yaxis={"autorange": "reversed", "categoryorder": "array", "categoryarray": [op.name for _, op, _ in rows]},
+        yaxis={
+            "autorange": "reversed",
+            "categoryorder": "array",
+            "categoryarray": [op.name for _, op, _ in rows],
+        },
         template="plotly_white",
     )
     return figure
@@ -79,7 +83,8 @@ def write_gantt_html(path: Path, charts: Sequence[tuple[str, ScheduleProblem, Sc
         for position, (title, problem, schedule) in enumerate(charts)
     ]
     page = (
-        '<!doctype html><html lang="en"><head><meta charset="utf-8"><title>Layer schedules</title></head><body>'
+        '<!doctype html><html lang="en"><head><meta charset="utf-8">'
+        "<title>Layer schedules</title></head><body>"
         + ("\n".join(bodies) or "<p>No schedule to show.</p>")
         + "</body></html>"
     )

@@ -3,277 +3,220 @@
 A node is a partial schedule at a moment: which operators have started, which still run and until when. Its
 children start one more operator now (those of one moment in index order) or go on to the next completion.
 
-Axis letters: n = node, i = operator, m = mode, r = resource, w = word of a bitset, k = weight set, s = slot of
-a running operator.
+Axis letters: as in ``nodes``.
 """
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import numba as nb
 import numpy as np
 
+from rephaze.schedule.nodes import (
+    ACTION,
+    BEGAN,
+    BEST_NODE,
+    BOUND,
+    DEAD,
+    DEPTH,
+    EXPANDED,
+    HEAP_SIZE,
+    INCUMBENT,
+    LAST,
+    NEXT,
+    NEXT_RELAX,
+    NUM_EXPANDED,
+    NUM_FACTS,
+    NUM_NODES,
+    NUM_RUNNING,
+    NUM_SETS,
+    OPEN,
+    PARENT,
+    RELAX_STEP,
+    STATE,
+    TIME,
+    WAITED,
+    Nodes,
+    Task,
+    add_weights,
+    has_bit,
+    hash_bits,
+    pop,
+    push,
+    set_bit,
+)
 from rephaze.schedule.relaxation import NEVER, ceil_safely, relax
 
-# Columns of Nodes.fact: one row a node.
-TIME, NUM_RUNNING, LAST, PARENT, ACTION, BEGAN, BOUND, STATE, NEXT, DEPTH, WAITED = range(11)
-NUM_FACTS = 11
-# Node states.
-OPEN, EXPANDED, DEAD = 0, 1, 2
-# Entries of Nodes.control.
-NUM_NODES, HEAP_SIZE, INCUMBENT, BEST_NODE, BEST_ACTION, NUM_EXPANDED, NUM_SETS, NEXT_RELAX = range(8)
-NUM_CONTROLS = 8
 # What a slice of the search ended with.
 RUNNING, PROVEN, FULL = 0, 1, 2
 
 
-class Task(NamedTuple):
-    """The part to schedule, as arrays."""
-
-    dur_im: Any
-    need_imr: Any
-    cap_r: Any
-    frac_imr: Any
-    ancestors_iw: Any
-    pred_start: Any
-    pred_index: Any
-    tail_i: Any
-    twin_i: Any
-    """The twin that must start no later, or -1."""
-    exclusive: bool
-    """All-cores operators stop the whole chip."""
-
-
-class Nodes(NamedTuple):
-    """The search's memory; arrays are replaced by longer ones when full."""
-
-    fact: Any
-    bits: Any
-    """Started, then barred from one core, from all cores, and from all cores for good: W words each."""
-    running: Any
-    """Operator * 2 + mode."""
-    finish: Any
-    heap: Any
-    bucket: Any
-    weight: Any
-    """weight[k, i, m] of the weight sets in use."""
-    price: Any
-    """price[k, i]: the cheaper mode's duration times its weight."""
-    control: Any
-
-
-def new_nodes(task: Task, width: int, capacity: int, max_sets: int) -> Nodes:
-    """Empty memory for a search, with its root.
-
-    Args:
-        task: The part.
-        width: Most operators that can run at once.
-        capacity: Nodes to make room for.
-        max_sets: Weight sets to make room for.
-    """
-    size, words = task.ancestors_iw.shape
-    nodes = Nodes(
-        fact=np.zeros((capacity, NUM_FACTS), dtype=np.int64),
-        bits=np.zeros((capacity, 4 * words), dtype=np.uint64),
-        running=np.zeros((capacity, width), dtype=np.int32),
-        finish=np.zeros((capacity, width), dtype=np.int64),
-        heap=np.zeros(capacity, dtype=np.int64),
-        bucket=np.full(2 * capacity, -1, dtype=np.int64),
-        weight=np.zeros((max_sets, size, 2)),
-        price=np.zeros((max_sets, size)),
-        control=np.zeros(NUM_CONTROLS, dtype=np.int64),
-    )
-    nodes.fact[0, [LAST, PARENT, ACTION, NEXT]] = -1
-    nodes.control[[NUM_NODES, HEAP_SIZE, NEXT_RELAX]] = 1, 1, 64
-    nodes.control[[BEST_NODE, BEST_ACTION]] = -1
-    return nodes
-
-
-def enlarged(nodes: Nodes, capacity: int) -> Nodes:
-    """The same search with room for more nodes."""
-    used = int(nodes.control[NUM_NODES])
-
-    def longer(array: Any) -> Any:
-        fresh = np.zeros((capacity, *array.shape[1:]), dtype=array.dtype)
-        fresh[: len(array)] = array
-        return fresh
-
-    grown = nodes._replace(
-        fact=longer(nodes.fact),
-        bits=longer(nodes.bits),
-        running=longer(nodes.running),
-        finish=longer(nodes.finish),
-        heap=longer(nodes.heap),
-        bucket=np.full(2 * capacity, -1, dtype=np.int64),
-    )
-    _rehash(grown.fact, grown.bits, grown.bucket, grown.bits.shape[1] // 4, used)
-    return grown
-
-
 @nb.njit(cache=True)
-def add_weights(task: Task, nodes: Nodes, weight_im: Any) -> None:
-    """Take one more weight set into use; the oldest but the first two goes when there is no room."""
-    control = nodes.control
-    max_sets = nodes.weight.shape[0]
-    k = control[NUM_SETS]
-    if k >= max_sets:
-        k = 2 + k % (max_sets - 2)
-    control[NUM_SETS] += 1
-    for i in range(task.dur_im.shape[0]):
-        lowest = 1e300
-        for m in range(2):
-            nodes.weight[k, i, m] = weight_im[i, m]
-            if task.dur_im[i, m] < NEVER:
-                lowest = min(lowest, weight_im[i, m] * task.dur_im[i, m])
-        nodes.price[k, i] = lowest
-
-
-@nb.njit(cache=True)
-def _has(bits: Any, n: int, offset: int, i: int) -> bool:
-    return (bits[n, offset + (i >> 6)] >> np.uint64(i & 63)) & np.uint64(1) != np.uint64(0)
-
-
-@nb.njit(cache=True)
-def _set(bits: Any, n: int, offset: int, i: int) -> None:
-    bits[n, offset + (i >> 6)] |= np.uint64(1) << np.uint64(i & 63)
-
-
-@nb.njit(cache=True)
-def _hash(bits: Any, n: int, words: int) -> int:
-    mixed = np.uint64(0x9E3779B97F4A7C15)
-    for w in range(words):
-        mixed ^= bits[n, w]
-        mixed *= np.uint64(0xFF51AFD7ED558CCD)
-        mixed ^= mixed >> np.uint64(32)
-    return np.int64(mixed >> np.uint64(2))
-
-
-@nb.njit(cache=True)
-def _rehash(fact: Any, bits: Any, bucket: Any, words: int, used: int) -> None:
-    for n in range(used):
-        # Only nodes once filed (marked by NEXT >= -1 and WAITED's second bit) are in the table.
-        if fact[n, WAITED] >= 2:
-            b = _hash(bits, n, words) % bucket.shape[0]
-            fact[n, NEXT] = bucket[b]
-            bucket[b] = n
-
-
-@nb.njit(cache=True)
-def _before(fact: Any, a: int, b: int) -> bool:
-    if fact[a, BOUND] != fact[b, BOUND]:
-        return fact[a, BOUND] < fact[b, BOUND]
-    if fact[a, DEPTH] != fact[b, DEPTH]:
-        return fact[a, DEPTH] > fact[b, DEPTH]
-    return a > b
-
-
-@nb.njit(cache=True)
-def _push(nodes: Nodes, n: int) -> None:
-    heap, fact, control = nodes.heap, nodes.fact, nodes.control
-    at = control[HEAP_SIZE]
-    control[HEAP_SIZE] += 1
-    while at > 0:
-        up = (at - 1) >> 1
-        if not _before(fact, n, heap[up]):
-            break
-        heap[at] = heap[up]
-        at = up
-    heap[at] = n
-
-
-@nb.njit(cache=True)
-def _pop(nodes: Nodes) -> int:
-    heap, fact, control = nodes.heap, nodes.fact, nodes.control
-    top = heap[0]
-    control[HEAP_SIZE] -= 1
-    size = control[HEAP_SIZE]
-    moved = heap[size]
-    at = 0
-    while True:
-        low = 2 * at + 1
-        if low >= size:
-            break
-        if low + 1 < size and _before(fact, heap[low + 1], heap[low]):
-            low += 1
-        if not _before(fact, heap[low], moved):
-            break
-        heap[at] = heap[low]
-        at = low
-    heap[at] = moved
-    return top
-
-
-@nb.njit(cache=True)
-def _bound(task: Task, nodes: Nodes, n: int) -> int:
-    """The best lower bound on any completion of a node: paths, and every weight set."""
-    fact, bits = nodes.fact, nodes.bits
+def _price_rest(
+    dur_im: Any,
+    tail_i: Any,
+    fact: Any,
+    bits: Any,
+    running: Any,
+    finish: Any,
+    weight: Any,
+    price: Any,
+    num_sets: int,
+    n: int,
+    total_k: Any,
+) -> tuple[int, int]:
+    """Fill the price of what is left at a node under each weight set; return a bound and its longest tail."""
     now = fact[n, TIME]
-    best = now
-    for s in range(fact[n, NUM_RUNNING]):
-        code = nodes.running[n, s]
-        i = code >> 1
-        rest = task.tail_i[i] - min(task.dur_im[i, 0], task.dur_im[i, 1])
-        best = max(best, nodes.finish[n, s] + rest)
-    size = task.dur_im.shape[0]
-    num_sets = min(nodes.control[NUM_SETS], nodes.weight.shape[0])
-    for i in range(size):
-        if not _has(bits, n, 0, i):
-            best = max(best, now + task.tail_i[i])
+    longest = 0
     for k in range(num_sets):
-        total = 0.0
-        for i in range(size):
-            if not _has(bits, n, 0, i):
-                total += nodes.price[k, i]
-        for s in range(fact[n, NUM_RUNNING]):
-            code = nodes.running[n, s]
-            total += nodes.weight[k, code >> 1, code & 1] * (nodes.finish[n, s] - now)
-        best = max(best, now + ceil_safely(total))
+        total_k[k] = 0.0
+    for i in range(dur_im.shape[0]):
+        if not has_bit(bits, n, 0, i):
+            longest = max(longest, tail_i[i])
+            for k in range(num_sets):
+                total_k[k] += price[k, i]
+    bound = now + longest
+    for s in range(fact[n, NUM_RUNNING]):
+        code = running[n, s]
+        i = code >> 1
+        bound = max(bound, finish[n, s] + tail_i[i] - min(dur_im[i, 0], dur_im[i, 1]))
+        for k in range(num_sets):
+            total_k[k] += weight[k, i, code & 1] * (finish[n, s] - now)
+    for k in range(num_sets):
+        bound = max(bound, now + ceil_safely(total_k[k]))
+    return bound, longest
+
+
+@nb.njit(cache=True)
+def _bound_of_start(
+    dur_im: Any,
+    tail_i: Any,
+    fact: Any,
+    weight: Any,
+    price: Any,
+    num_sets: int,
+    n: int,
+    i: int,
+    m: int,
+    total_k: Any,
+) -> Any:
+    """A bound on node n with one more start, from n's totals alone: most children end here, unmade."""
+    length = dur_im[i, m]
+    now = fact[n, TIME]
+    best = max(fact[n, BOUND], now + length + tail_i[i] - min(dur_im[i, 0], dur_im[i, 1]))
+    for k in range(num_sets):
+        best = max(best, now + ceil_safely(total_k[k] - price[k, i] + weight[k, i, m] * length))
     return best
 
 
 @nb.njit(cache=True)
-def _dominates(task: Task, nodes: Nodes, a: int, b: int) -> int:
-    """Whether node a can do whatever b can, no later: 0 no, 1 yes, 2 yes and both have the same future.
-
-    Both have started the same operators.
-    """
-    fact, running, finish = nodes.fact, nodes.running, nodes.finish
-    moment = fact[b, TIME]
-    if fact[a, TIME] > moment:
-        return 0
-    same = fact[a, TIME] == moment and fact[a, NUM_RUNNING] == fact[b, NUM_RUNNING]
-    for s in range(fact[a, NUM_RUNNING]):
-        if finish[a, s] <= moment:
-            continue
-        code, found = running[a, s], False
-        for q in range(fact[b, NUM_RUNNING]):
-            other = running[b, q]
-            if other >> 1 == code >> 1:
-                if finish[b, q] < finish[a, s]:
-                    return 0
-                if other != code:
-                    for r in range(task.cap_r.shape[0]):
-                        i = code >> 1
-                        if task.need_imr[i, code & 1, r] > task.need_imr[i, other & 1, r]:
-                            return 0
-                same = same and other == code and finish[b, q] == finish[a, s]
-                found = True
-                break
-        if not found:
-            return 0
-    return 2 if same else 1
+def _bound_of_wait(
+    fact: Any, running: Any, finish: Any, weight: Any, num_sets: int, n: int, longest: int, total_k: Any
+) -> Any:
+    """A bound on node n gone on to its next completion."""
+    now = fact[n, TIME]
+    moment = finish[n, 0]
+    for s in range(1, fact[n, NUM_RUNNING]):
+        moment = min(moment, finish[n, s])
+    best = max(fact[n, BOUND], moment + longest)
+    for k in range(num_sets):
+        busy = 0.0
+        for s in range(fact[n, NUM_RUNNING]):
+            busy += weight[k, running[n, s] >> 1, running[n, s] & 1]
+        best = max(best, now + ceil_safely(total_k[k] + (1.0 - busy) * (moment - now)))
+    return best
 
 
 @nb.njit(cache=True)
-def _is_new(task: Task, nodes: Nodes, b: int, words: int) -> bool:
+def _dominates(
+    need_imr: Any,
+    descendants_iw: Any,
+    fact: Any,
+    bits: Any,
+    running: Any,
+    finish: Any,
+    a: int,
+    b: int,
+    words: int,
+) -> int:
+    """Whether node a can do whatever b can, no later: 0 no, 1 yes, 2 yes and both have the same future.
+
+    Both have started the same operators. From b's moment on, a must hold no more of anything than b at any
+    time, what others wait for must end no later in a, and so must the last of all.
+    """
+    moment = fact[b, TIME]
+    if fact[a, TIME] > moment:
+        return 0
+    num_a, num_b = fact[a, NUM_RUNNING], fact[b, NUM_RUNNING]
+    last_a, last_b = moment, moment
+    for q in range(num_b):
+        last_b = max(last_b, finish[b, q])
+    for s in range(num_a):
+        last_a = max(last_a, finish[a, s])
+    if last_a > last_b:
+        return 0
+    same = fact[a, TIME] == moment and num_a == num_b
+    for s in range(num_a):
+        if finish[a, s] <= moment:
+            continue
+        code = running[a, s]
+        awaited = False
+        for w in range(words):
+            if descendants_iw[code >> 1, w] & ~bits[b, w] != np.uint64(0):
+                awaited = True
+                break
+        if not awaited and not same:
+            continue
+        found = False
+        for q in range(num_b):
+            if running[b, q] >> 1 == code >> 1:
+                found = finish[b, q] >= finish[a, s]
+                same = same and running[b, q] == code and finish[b, q] == finish[a, s]
+                break
+        if not found:
+            same = False
+            if awaited:
+                return 0
+    if same:
+        return 2
+    # b's use falls only when something of b ends: enough to compare then, and at its moment.
+    for p in range(-1, num_b):
+        time = moment if p < 0 else finish[b, p]
+        for r in range(need_imr.shape[2]):
+            excess = 0
+            for s in range(num_a):
+                if finish[a, s] > time:
+                    excess += need_imr[running[a, s] >> 1, running[a, s] & 1, r]
+            if excess > 0:
+                for q in range(num_b):
+                    if finish[b, q] > time:
+                        excess -= need_imr[running[b, q] >> 1, running[b, q] & 1, r]
+                if excess > 0:
+                    return 0
+    return 1
+
+
+@nb.njit(cache=True)
+def _is_new(
+    need_imr: Any,
+    descendants_iw: Any,
+    fact: Any,
+    bits: Any,
+    running: Any,
+    finish: Any,
+    heap: Any,
+    bucket: Any,
+    control: Any,
+    b: int,
+    words: int,
+) -> bool:
     """File a node that has just reached a new moment, unless one on file makes it needless.
 
     A node on file that takes its place must be free to do all b could: what it was barred from is cleared,
     and if it was expanded under those bars it is opened again.
     """
-    fact, bits, bucket = nodes.fact, nodes.bits, nodes.bucket
-    place = _hash(bits, b, words) % bucket.shape[0]
+    place = hash_bits(bits, b, words) % bucket.shape[0]
     a = bucket[place]
     while a >= 0:
         alike = fact[a, STATE] != DEAD
@@ -282,10 +225,11 @@ def _is_new(task: Task, nodes: Nodes, b: int, words: int) -> bool:
                 alike = False
                 break
         if alike:
-            # A node that merely waited may rest only on one of the same moment: else two could rest on each other.
+            # A node that merely waited may rest only on one of the same moment: else two could rest on each
+            # other.
             how = 0
             if fact[b, WAITED] % 2 == 0 or fact[a, TIME] == fact[b, TIME]:
-                how = _dominates(task, nodes, a, b)
+                how = _dominates(need_imr, descendants_iw, fact, bits, running, finish, a, b, words)
             if how > 0:
                 freed = False
                 for w in range(words, 4 * words):
@@ -295,7 +239,7 @@ def _is_new(task: Task, nodes: Nodes, b: int, words: int) -> bool:
                         freed = True
                 if freed and fact[a, STATE] == EXPANDED:
                     fact[a, STATE] = OPEN
-                    _push(nodes, a)
+                    push(heap, fact, control, a)
                 return False
             if fact[a, STATE] == OPEN and (fact[a, WAITED] % 2 == 0 or fact[a, TIME] == fact[b, TIME]):
                 free = True
@@ -303,7 +247,10 @@ def _is_new(task: Task, nodes: Nodes, b: int, words: int) -> bool:
                     if bits[b, w] != np.uint64(0):
                         free = False
                         break
-                if free and _dominates(task, nodes, b, a) > 0:
+                if (
+                    free
+                    and _dominates(need_imr, descendants_iw, fact, bits, running, finish, b, a, words) > 0
+                ):
                     fact[a, STATE] = DEAD
         a = fact[a, NEXT]
     fact[b, NEXT] = bucket[place]
@@ -313,85 +260,99 @@ def _is_new(task: Task, nodes: Nodes, b: int, words: int) -> bool:
 
 
 @nb.njit(cache=True)
-def _used(task: Task, nodes: Nodes, n: int, used_r: Any) -> None:
-    used_r[:] = 0
-    for s in range(nodes.fact[n, NUM_RUNNING]):
-        code = nodes.running[n, s]
-        for r in range(used_r.shape[0]):
-            used_r[r] += task.need_imr[code >> 1, code & 1, r]
-
-
-@nb.njit(cache=True)
-def _fits(task: Task, used_r: Any, i: int, m: int) -> bool:
-    if task.dur_im[i, m] >= NEVER:
-        return False
+def _used(need_imr: Any, fact: Any, running: Any, n: int, used_r: Any) -> None:
     for r in range(used_r.shape[0]):
-        if used_r[r] + task.need_imr[i, m, r] > task.cap_r[r]:
-            return False
-    return True
+        used_r[r] = 0
+    for s in range(fact[n, NUM_RUNNING]):
+        code = running[n, s]
+        for r in range(used_r.shape[0]):
+            used_r[r] += need_imr[code >> 1, code & 1, r]
 
 
 @nb.njit(cache=True)
-def _is_ready(task: Task, nodes: Nodes, n: int, i: int, words: int, done_w: Any) -> bool:
-    if _has(nodes.bits, n, 0, i):
+def _fits(dur_im: Any, need_imr: Any, cap_r: Any, used_r: Any, i: int, m: int) -> bool:
+    if dur_im[i, m] >= NEVER:
         return False
-    for w in range(words):
-        if task.ancestors_iw[i, w] & ~done_w[w] != np.uint64(0):
+    for r in range(used_r.shape[0]):  # noqa: SIM110 - compiled: a generator would be slower
+        if used_r[r] + need_imr[i, m, r] > cap_r[r]:
             return False
     return True
 
 
 @nb.njit(cache=True)
-def _finished(nodes: Nodes, n: int, words: int, done_w: Any) -> None:
+def _is_ready(ancestors_iw: Any, bits: Any, n: int, i: int, words: int, done_w: Any) -> bool:
+    if has_bit(bits, n, 0, i):
+        return False
+    for w in range(words):  # noqa: SIM110
+        if ancestors_iw[i, w] & ~done_w[w] != np.uint64(0):
+            return False
+    return True
+
+
+@nb.njit(cache=True)
+def _finished(fact: Any, bits: Any, running: Any, n: int, words: int, done_w: Any) -> None:
     for w in range(words):
-        done_w[w] = nodes.bits[n, w]
-    for s in range(nodes.fact[n, NUM_RUNNING]):
-        i = nodes.running[n, s] >> 1
+        done_w[w] = bits[n, w]
+    for s in range(fact[n, NUM_RUNNING]):
+        i = running[n, s] >> 1
         done_w[i >> 6] &= ~(np.uint64(1) << np.uint64(i & 63))
 
 
 @nb.njit(cache=True)
-def _copy(nodes: Nodes, n: int, words: int) -> int:
+def _copy(fact: Any, bits: Any, running: Any, finish: Any, control: Any, n: int) -> Any:
     """A new node like n, its child; not yet in the heap."""
-    c = nodes.control[NUM_NODES]
-    nodes.control[NUM_NODES] += 1
-    nodes.fact[c] = nodes.fact[n]
-    nodes.bits[c] = nodes.bits[n]
-    nodes.fact[c, PARENT] = n
-    nodes.fact[c, ACTION] = -1
-    nodes.fact[c, NEXT] = -1
-    nodes.fact[c, STATE] = OPEN
-    nodes.fact[c, WAITED] = 0
-    for s in range(nodes.fact[n, NUM_RUNNING]):
-        nodes.running[c, s] = nodes.running[n, s]
-        nodes.finish[c, s] = nodes.finish[n, s]
+    c = control[NUM_NODES]
+    control[NUM_NODES] += 1
+    for f in range(NUM_FACTS):
+        fact[c, f] = fact[n, f]
+    for w in range(bits.shape[1]):
+        bits[c, w] = bits[n, w]
+    fact[c, PARENT] = n
+    fact[c, ACTION] = -1
+    fact[c, NEXT] = -1
+    fact[c, STATE] = OPEN
+    fact[c, WAITED] = 0
+    for s in range(fact[n, NUM_RUNNING]):
+        running[c, s] = running[n, s]
+        finish[c, s] = finish[n, s]
     return c
 
 
 @nb.njit(cache=True)
-def _advance(task: Task, nodes: Nodes, c: int, words: int, used_r: Any, done_w: Any) -> None:
+def _advance(
+    dur_im: Any,
+    need_imr: Any,
+    cap_r: Any,
+    ancestors_iw: Any,
+    fact: Any,
+    bits: Any,
+    running: Any,
+    finish: Any,
+    c: int,
+    words: int,
+    used_r: Any,
+    done_w: Any,
+) -> None:
     """Bar what was left waiting although it fitted, then go to the next completion, in place.
 
     Starting such an operator in the same mode before something took its room would be starting it late.
+    ``used_r`` and ``done_w`` are those of the node.
     """
-    fact, bits = nodes.fact, nodes.bits
-    _used(task, nodes, c, used_r)
-    _finished(nodes, c, words, done_w)
     for w in range(words, 3 * words):
         bits[c, w] = np.uint64(0)
-    for i in range(task.dur_im.shape[0]):
-        if _is_ready(task, nodes, c, i, words, done_w):
+    for i in range(dur_im.shape[0]):
+        if _is_ready(ancestors_iw, bits, c, i, words, done_w):
             for m in range(2):
-                if _fits(task, used_r, i, m):
-                    _set(bits, c, (1 + m) * words, i)
-    moment = nodes.finish[c, 0]
+                if _fits(dur_im, need_imr, cap_r, used_r, i, m):
+                    set_bit(bits, c, (1 + m) * words, i)
+    moment = finish[c, 0]
     for s in range(1, fact[c, NUM_RUNNING]):
-        moment = min(moment, nodes.finish[c, s])
+        moment = min(moment, finish[c, s])
     kept = 0
     for s in range(fact[c, NUM_RUNNING]):
-        if nodes.finish[c, s] > moment:
-            nodes.running[c, kept] = nodes.running[c, s]
-            nodes.finish[c, kept] = nodes.finish[c, s]
+        if finish[c, s] > moment:
+            running[c, kept] = running[c, s]
+            finish[c, kept] = finish[c, s]
             kept += 1
     fact[c, NUM_RUNNING] = kept
     fact[c, TIME] = moment
@@ -400,56 +361,17 @@ def _advance(task: Task, nodes: Nodes, c: int, words: int, used_r: Any, done_w: 
 
 
 @nb.njit(cache=True)
-def _can_start(task: Task, nodes: Nodes, n: int, i: int, m: int, words: int, used_r: Any) -> bool:
-    if _has(nodes.bits, n, (1 + m) * words, i) or (m == 1 and _has(nodes.bits, n, 3 * words, i)):
-        return False
-    return _fits(task, used_r, i, m)
+def _is_barred(bits: Any, n: int, i: int, m: int, words: int) -> Any:
+    return has_bit(bits, n, (1 + m) * words, i) or (m == 1 and has_bit(bits, n, 3 * words, i))
 
 
 @nb.njit(cache=True)
-def _settle(task: Task, nodes: Nodes, c: int, words: int, used_r: Any, done_w: Any, may_go: bool) -> None:
-    """Bound a new child; keep it if it may still beat the incumbent.
-
-    A child that can start nothing more now goes on to the next completion at once (``may_go``).
-    """
-    fact, control = nodes.fact, nodes.control
-    size = task.dur_im.shape[0]
-    if may_go and fact[c, DEPTH] < size:
-        _used(task, nodes, c, used_r)
-        _finished(nodes, c, words, done_w)
-        stuck = True
-        for i in range(fact[c, LAST] + 1, size):
-            if _is_ready(task, nodes, c, i, words, done_w) and (
-                _can_start(task, nodes, c, i, 0, words, used_r)
-                or _can_start(task, nodes, c, i, 1, words, used_r)
-            ):
-                stuck = False
-                break
-        if stuck:
-            _advance(task, nodes, c, words, used_r, done_w)
-    bound = max(fact[c, BOUND], _bound(task, nodes, c))
-    if bound >= control[INCUMBENT]:
-        control[NUM_NODES] -= 1
-        return
-    fact[c, BOUND] = bound
-    if fact[c, DEPTH] == size:
-        # Its bound is its makespan: the last completion.
-        control[INCUMBENT] = bound
-        control[BEST_NODE] = c
-        return
-    if fact[c, LAST] < 0 and not _is_new(task, nodes, c, words):
-        control[NUM_NODES] -= 1
-        return
-    _push(nodes, c)
-
-
-@nb.njit(cache=True)
-def _relax_here(task: Task, nodes: Nodes, n: int, num_rounds: int) -> None:
-    """Tune a weight set to what is left at node n, and take it into use if it says more than the others."""
+def _relax_here(task: Task, nodes: Nodes, n: int, num_rounds: int) -> bool:
+    """Tune a weight set to what is left at node n; take it into use, and say so, if it tells more."""
     size = task.dur_im.shape[0]
     left_im = task.dur_im.copy()
     for i in range(size):
-        if _has(nodes.bits, n, 0, i):
+        if has_bit(nodes.bits, n, 0, i):
             left_im[i, 0] = 0
             left_im[i, 1] = NEVER
     now = nodes.fact[n, TIME]
@@ -470,75 +392,145 @@ def _relax_here(task: Task, nodes: Nodes, n: int, num_rounds: int) -> None:
         weight_im,
         pick_i,
     )
-    if now + ceil_safely(found) > nodes.fact[n, BOUND]:
-        add_weights(task, nodes, weight_im)
+    if now + ceil_safely(found) <= nodes.fact[n, BOUND]:
+        return False
+    add_weights(task, nodes, weight_im)
+    return True
 
 
 @nb.njit(cache=True)
 def search_slice(task: Task, nodes: Nodes, max_expansions: int) -> int:
     """Expand up to so many nodes; return ``PROVEN``, ``FULL`` (no room for more nodes) or ``RUNNING``."""
-    fact, bits, control = nodes.fact, nodes.bits, nodes.control
-    size, words = task.ancestors_iw.shape
-    used_r = np.zeros(task.cap_r.shape[0], dtype=np.int64)
+    # Unpacked once: every field access of a tuple in compiled code counts references.
+    dur_im, need_imr, cap_r = task.dur_im, task.need_imr, task.cap_r
+    ancestors_iw, descendants_iw = task.ancestors_iw, task.descendants_iw
+    tail_i, twin_i, exclusive = task.tail_i, task.twin_i, task.exclusive
+    fact, bits, running, finish = nodes.fact, nodes.bits, nodes.running, nodes.finish
+    heap, bucket, weight, price, control = nodes.heap, nodes.bucket, nodes.weight, nodes.price, nodes.control
+    size, words = ancestors_iw.shape
+    used_r = np.zeros(cap_r.shape[0], dtype=np.int64)
     done_w = np.zeros(words, dtype=np.uint64)
-    hand_r = np.zeros(task.cap_r.shape[0], dtype=np.int64)
-    hand_w = np.zeros(words, dtype=np.uint64)
-    room = nodes.fact.shape[0]
+    child_r = np.zeros(cap_r.shape[0], dtype=np.int64)
+    total_k = np.zeros(weight.shape[0])
+    child_k = np.zeros(weight.shape[0])
+    room = fact.shape[0]
     for _ in range(max_expansions):
         if control[HEAP_SIZE] == 0:
             return PROVEN
-        # Each expansion adds at most two children an operator and one that waits; reopened nodes need heap room.
-        if control[NUM_NODES] + 2 * size + 2 >= room or control[HEAP_SIZE] + 4 * size + 4 >= room:
+        # Each expansion adds at most two children an operator and one that waits.
+        if control[NUM_NODES] + 2 * size + 2 >= room:
             return FULL
-        n = nodes.heap[0]
-        if fact[n, BOUND] >= control[INCUMBENT]:
+        if fact[heap[0], BOUND] >= control[INCUMBENT]:
             return PROVEN
-        n = _pop(nodes)
+        n = pop(heap, fact, control)
         if fact[n, STATE] != OPEN:
             continue
         control[NUM_EXPANDED] += 1
         if control[NUM_EXPANDED] >= control[NEXT_RELAX]:
-            control[NEXT_RELAX] = control[NUM_EXPANDED] + 256
-            _relax_here(task, nodes, n, 100)
-        sharper = _bound(task, nodes, n)
+            # Tuning pays while it raises bounds; each time it does not, wait longer before the next.
+            if _relax_here(task, nodes, n, 100):
+                control[RELAX_STEP] = 256
+            else:
+                control[RELAX_STEP] = min(2 * control[RELAX_STEP], 16384)
+            control[NEXT_RELAX] = control[NUM_EXPANDED] + control[RELAX_STEP]
+        num_sets = min(control[NUM_SETS], weight.shape[0])
+        sharper, longest = _price_rest(
+            dur_im, tail_i, fact, bits, running, finish, weight, price, num_sets, n, total_k
+        )
         if sharper > fact[n, BOUND]:
-            # Weight sets found since may say more than when it was made: back to its true place.
+            # Weight sets found since it was made say more: back to its true place.
             fact[n, BOUND] = sharper
             if sharper < control[INCUMBENT]:
-                _push(nodes, n)
+                push(heap, fact, control, n)
             continue
         fact[n, STATE] = EXPANDED
-        _used(task, nodes, n, used_r)
-        _finished(nodes, n, words, done_w)
+        now = fact[n, TIME]
+        _used(need_imr, fact, running, n, used_r)
+        _finished(fact, bits, running, n, words, done_w)
         idle = fact[n, NUM_RUNNING] == 0
-        if fact[n, NUM_RUNNING] > 0:
-            c = _copy(nodes, n, words)
-            _advance(task, nodes, c, words, hand_r, hand_w)
-            _settle(task, nodes, c, words, hand_r, hand_w, False)
-        for i in range(fact[n, LAST] + 1, size):
-            if not _is_ready(task, nodes, n, i, words, done_w):
-                continue
-            twin = task.twin_i[i]
-            if twin >= 0 and not _has(bits, n, 0, twin):
-                continue
-            for m in range(2):
-                if not _can_start(task, nodes, n, i, m, words, used_r):
+        # Child -1 waits for the next completion; child 2i + m starts operator i in mode m.
+        first = 2 * (fact[n, LAST] + 1)
+        for child in range(first - 1, 2 * size):
+            waits = child == first - 1
+            i, m = child >> 1, child & 1
+            if waits:
+                if idle:
                     continue
-                c = _copy(nodes, n, words)
-                _set(bits, c, 0, i)
+                bound = _bound_of_wait(fact, running, finish, weight, num_sets, n, longest, total_k)
+            else:
+                if not _is_ready(ancestors_iw, bits, n, i, words, done_w):
+                    continue
+                if twin_i[i] >= 0 and not has_bit(bits, n, 0, twin_i[i]):
+                    continue
+                if _is_barred(bits, n, i, m, words) or not _fits(dur_im, need_imr, cap_r, used_r, i, m):
+                    continue
+                bound = _bound_of_start(dur_im, tail_i, fact, weight, price, num_sets, n, i, m, total_k)
+            if bound >= control[INCUMBENT]:
+                continue
+            c = _copy(fact, bits, running, finish, control, n)
+            for r in range(cap_r.shape[0]):
+                child_r[r] = used_r[r]
+            moves_on = True
+            if not waits:
+                set_bit(bits, c, 0, i)
                 s = fact[c, NUM_RUNNING]
-                nodes.running[c, s] = 2 * i + m
-                nodes.finish[c, s] = fact[c, TIME] + task.dur_im[i, m]
+                running[c, s] = child
+                finish[c, s] = now + dur_im[i, m]
                 fact[c, NUM_RUNNING] += 1
                 fact[c, LAST] = i
                 fact[c, DEPTH] += 1
-                fact[c, ACTION] = 2 * i + m
-                fact[c, BEGAN] = fact[c, TIME]
-                if task.exclusive and idle:
+                fact[c, ACTION] = child
+                fact[c, BEGAN] = now
+                for r in range(cap_r.shape[0]):
+                    child_r[r] += need_imr[i, m, r]
+                if exclusive and idle:
                     # An operator that stops the chip does so at the first idle moment it is ready for, and
                     # those of one moment go in index order: any later one could be moved there.
                     for j in range(i if m == 1 else size):
-                        if j != i and _is_ready(task, nodes, n, j, words, done_w):
-                            _set(bits, c, 3 * words, j)
-                _settle(task, nodes, c, words, hand_r, hand_w, True)
+                        if j != i and _is_ready(ancestors_iw, bits, n, j, words, done_w):
+                            set_bit(bits, c, 3 * words, j)
+                if fact[c, DEPTH] == size:
+                    moves_on = False
+                for j in range(i + 1, size):
+                    if not moves_on:
+                        break
+                    if _is_ready(ancestors_iw, bits, c, j, words, done_w):
+                        for q in range(2):
+                            if not _is_barred(bits, c, j, q, words) and _fits(
+                                dur_im, need_imr, cap_r, child_r, j, q
+                            ):
+                                moves_on = False
+            # A child that can start nothing more now goes on to the next completion at once.
+            if moves_on:
+                _advance(
+                    dur_im,
+                    need_imr,
+                    cap_r,
+                    ancestors_iw,
+                    fact,
+                    bits,
+                    running,
+                    finish,
+                    c,
+                    words,
+                    child_r,
+                    done_w,
+                )
+            sharper, _ = _price_rest(
+                dur_im, tail_i, fact, bits, running, finish, weight, price, num_sets, c, child_k
+            )
+            bound = max(bound, sharper)
+            fact[c, BOUND] = bound
+            if bound >= control[INCUMBENT]:
+                control[NUM_NODES] -= 1
+            elif fact[c, DEPTH] == size:
+                # Its bound is its makespan: the last completion.
+                control[INCUMBENT] = bound
+                control[BEST_NODE] = c
+            elif moves_on and not _is_new(
+                need_imr, descendants_iw, fact, bits, running, finish, heap, bucket, control, c, words
+            ):
+                control[NUM_NODES] -= 1
+            else:
+                push(heap, fact, control, c)
     return RUNNING

@@ -48,7 +48,7 @@ def lower_bounds(
     total_c = np.zeros(fastest_oc.shape[1], dtype=np.int64)
     # An operator that takes no time on some chips only is kept: the cut stays valid, the bound too.
     kept = structure.takes_time & (fastest_oc[structure.order] > 0).any(axis=1)
-    possible_c = (fastest_oc < IMPOSSIBLE_CYCLES).all(axis=0)
+    possible_c = np.asarray((fastest_oc < IMPOSSIBLE_CYCLES).all(axis=0))
     for part in series_parts(structure, kept):
         if len(part.ops) == 1:
             total_c += fastest_oc[part.ops[0]]

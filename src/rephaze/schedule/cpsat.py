@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from rephaze.schedule.bestfirst import Task
+from rephaze.schedule.nodes import Task
 from rephaze.schedule.relaxation import NEVER
 
 Ints = NDArray[np.int64]
@@ -63,9 +63,7 @@ def solve_by_cpsat(
         model.new_bool_var(f"y{i}") if has_one[i] and has_all[i] else int(has_all[i]) for i in range(size)
     ]
     length = [one[i] + (every[i] - one[i]) * choice[i] for i in range(size)]
-    preds = [
-        task.pred_index[task.pred_start[i] : task.pred_start[i + 1]].tolist() for i in range(size)
-    ]
+    preds = [task.pred_index[task.pred_start[i] : task.pred_start[i + 1]].tolist() for i in range(size)]
     for i in range(size):
         model.add(start[i] + length[i] <= total)
         for j in preds[i]:
@@ -105,6 +103,10 @@ def solve_by_cpsat(
             model.add_cumulative(users, needs, cap)
             if not is_chip:
                 model.add(sum(load) <= cap * (total - held))
+    for k in range(len(task.cap_r), task.frac_imr.shape[2]):
+        apart = [i for i in range(size) if task.frac_imr[i, 0, k] > 0]
+        spent = [one[i] * (1 - choice[i]) if task.exclusive else length[i] for i in apart]
+        model.add(sum(spent) <= total - held)
     if task.exclusive:
         _add_exclusive_rows(model, task, total, start, choice, one, every, preds, makespan)
     model.minimize(total)

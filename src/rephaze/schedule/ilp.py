@@ -1,8 +1,8 @@
 """The paper's integer linear program, clean, for any solver OR-Tools MathOpt can call.
 
 Kept from the paper: a start and a mode per operator, and an order variable for each pair that precedence
-leaves open. Changed: capacities are flows of units from operators that end to operators that start, so no core
-has a name (no symmetric copies), and the starts themselves keep the order acyclic (no cubic rows). See
+leaves open. Changed: capacities are flows of units from operators that end to operators that start, so no
+core has a name (no symmetric copies), and the starts themselves keep the order acyclic (no cubic rows). See
 ``docs/scheduling.md``, section 6.
 
 Axis letters: i, j = operators of a part, m = mode (0 one core, 1 all cores), r = resource.
@@ -18,15 +18,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rephaze.errors import SpecError
-from rephaze.schedule.bestfirst import Task
 from rephaze.schedule.cpsat import Solved, members
+from rephaze.schedule.nodes import Task
 from rephaze.schedule.relaxation import NEVER
 
 Ints = NDArray[np.int64]
 
 BACKENDS = {"scip": "GSCIP", "highs": "HIGHS", "cp_sat": "CP_SAT", "gurobi": "GUROBI"}
 
-# Solvers in floating point are trusted to this relative tolerance and no further: their bound is lowered by it.
+# Solvers in floating point are trusted to this relative tolerance only: their bound is lowered by it.
 _TOLERANCE = 2e-6
 
 
@@ -81,9 +81,7 @@ class _Program:
             model.add_integer_variable(lb=int(not possible[i, 0]), ub=int(possible[i, 1]), name=f"y{i}")
             for i in range(size)
         ]
-        self.length = [
-            self.one[i] + (self.every[i] - self.one[i]) * self.on_all[i] for i in range(size)
-        ]
+        self.length = [self.one[i] + (self.every[i] - self.one[i]) * self.on_all[i] for i in range(size)]
         ancestors = [set(members(task.ancestors_iw[i], size)) for i in range(size)]
         # ends_before[i, j]: i ends before j starts. 1 where precedence says so, absent where it cannot be.
         self.ends_before: dict[tuple[int, int], Any] = {}
@@ -155,7 +153,9 @@ class _Program:
         self.model.add_linear_constraint(sum(drawn) <= cap * scale)
 
     def _preds(self, j: int) -> list[int]:
-        preds: list[int] = self.task.pred_index[self.task.pred_start[j] : self.task.pred_start[j + 1]].tolist()
+        preds: list[int] = self.task.pred_index[
+            self.task.pred_start[j] : self.task.pred_start[j + 1]
+        ].tolist()
         return preds
 
     def read(self, result: Any) -> tuple[Ints, Ints]:

@@ -176,8 +176,8 @@ def first_schedule(task: Any, num_rounds: int, weight_im: Any, start_i: Any, mod
     key_i = np.zeros(size)
     bound, makespan = longest, NEVER
     for attempt in range(8):
-        # Modes: the relaxation's choice, the faster, one core. Order: longest tail first, as given, tail of the
-        # modes chosen.
+        # Modes: the faster, the relaxation's choice, one core, all cores where they gain most. Order: longest
+        # tail first in the faster modes, in the modes chosen, or as given.
         if attempt == 0:
             for i in range(size):
                 trial_mode[i] = 1 if dur_im[i, 1] < dur_im[i, 0] else 0
@@ -211,7 +211,6 @@ def first_schedule(task: Any, num_rounds: int, weight_im: Any, start_i: Any, mod
                 trial_mode[i] = 0 if dur_im[i, 0] < NEVER else 1
                 key_i[i] = -task.tail_i[i]
         else:
-            # Only the operators that gain most from all cores take them.
             for i in range(size):
                 gains = dur_im[i, 1] < NEVER and 2 * dur_im[i, 1] < dur_im[i, 0]
                 trial_mode[i] = 1 if gains or dur_im[i, 0] >= NEVER else 0

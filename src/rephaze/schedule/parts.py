@@ -10,14 +10,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from rephaze.schedule import bestfirst
-from rephaze.schedule.bestfirst import Nodes, Task
+from rephaze.schedule import bestfirst, nodes
 from rephaze.schedule.listing import first_schedule, improve
+from rephaze.schedule.nodes import Nodes, Task
 
 Ints = NDArray[np.int64]
 
 _NUM_ROUNDS = 200
-_MAX_WEIGHT_SETS = 8
+_MAX_WEIGHT_SETS = 6
 _MAX_NODE_BYTES = 1_200_000_000
 _MAX_SEARCH_OPS = 1024
 """Larger parts go to CP-SAT at once: a node would no longer be small."""
@@ -104,18 +104,18 @@ class _Search:
     def __init__(self, task: Task, known: PartSolution, weight_im: Any, width: int) -> None:
         self.task, self.known = task, known
         size, words = task.ancestors_iw.shape
-        self.nodes: Nodes = bestfirst.new_nodes(task, width, max(1024, 8 * size), _MAX_WEIGHT_SETS)
-        self.nodes.fact[0, bestfirst.BOUND] = known.bound
-        self.node_bytes = 8 * bestfirst.NUM_FACTS + 32 * words + 12 * width + 24
-        bestfirst.add_weights(task, self.nodes, weight_im)
+        self.nodes: Nodes = nodes.new_nodes(task, width, max(1024, 8 * size), _MAX_WEIGHT_SETS)
+        self.nodes.fact[0, nodes.BOUND] = known.bound
+        self.node_bytes = 8 * nodes.NUM_FACTS + 32 * words + 12 * width + 24
+        nodes.add_weights(task, self.nodes, weight_im)
         self.slice = 64
         self.is_over = False
 
     def run(self, deadline: float) -> None:
         """Search until proven, out of time or out of memory; what is found goes into ``known``."""
         known, control = self.known, self.nodes.control
-        control[bestfirst.INCUMBENT] = known.makespan
-        control[bestfirst.BEST_NODE] = -1
+        control[nodes.INCUMBENT] = known.makespan
+        control[nodes.BEST_NODE] = -1
         while not self.is_over and time.perf_counter() < deadline:
             outcome = bestfirst.search_slice(self.task, self.nodes, self.slice)
             if outcome == bestfirst.PROVEN:
@@ -125,26 +125,26 @@ class _Search:
                 if capacity * self.node_bytes > _MAX_NODE_BYTES:
                     self.is_over = True
                     break
-                self.nodes = bestfirst.enlarged(self.nodes, capacity)
+                self.nodes = nodes.enlarged(self.nodes, capacity)
             else:
                 self.slice = min(2 * self.slice, 4096)
-        incumbent = int(control[bestfirst.INCUMBENT])
-        if control[bestfirst.BEST_NODE] >= 0:
+        incumbent = int(control[nodes.INCUMBENT])
+        if control[nodes.BEST_NODE] >= 0:
             known.makespan = incumbent
-            self._read_schedule(int(control[bestfirst.BEST_NODE]))
+            self._read_schedule(int(control[nodes.BEST_NODE]))
         lowest = incumbent
-        if control[bestfirst.HEAP_SIZE] > 0:
-            lowest = int(self.nodes.fact[self.nodes.heap[0], bestfirst.BOUND])
+        if control[nodes.HEAP_SIZE] > 0:
+            lowest = int(self.nodes.fact[self.nodes.heap[0], nodes.BOUND])
         known.bound = max(known.bound, min(lowest, known.makespan))
 
     def _read_schedule(self, node: int) -> None:
         fact = self.nodes.fact
         while node >= 0:
-            action = int(fact[node, bestfirst.ACTION])
+            action = int(fact[node, nodes.ACTION])
             if action >= 0:
-                self.known.start_i[action >> 1] = fact[node, bestfirst.BEGAN]
+                self.known.start_i[action >> 1] = fact[node, nodes.BEGAN]
                 self.known.mode_i[action >> 1] = action & 1
-            node = int(fact[node, bestfirst.PARENT])
+            node = int(fact[node, nodes.PARENT])
 
 
 def _improve(task: Task, known: PartSolution, deadline: float) -> None:

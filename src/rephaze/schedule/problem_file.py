@@ -54,7 +54,9 @@ def problem_from(data: dict[str, Any], source: str = "problem") -> ScheduleProbl
     for edge in text.edges:
         for name in edge:
             if name not in position:
-                raise SpecError("edge", list(edge), f"names {name!r}, which is no op", did_you_mean(name, position))
+                raise SpecError(
+                    "edge", list(edge), f"names {name!r}, which is no op", did_you_mean(name, position)
+                )
     return ScheduleProblem(
         num_tensor_cores=text.num_tensor_cores,
         num_vector_cores=text.num_vector_cores,
@@ -88,5 +90,7 @@ def _op_from(text: _OpText) -> ScheduleOp:
         if fields[field] is None:
             fields[field] = IMPOSSIBLE_CYCLES
         elif fields[field] == IMPOSSIBLE_CYCLES:
-            raise SpecError(f"op {text.name!r}: {field}", fields[field], "is too long", "write null if it cannot run")
+            raise SpecError(
+                f"op {text.name!r}: {field}", fields[field], "is too long", "write null if it cannot run"
+            )
     return ScheduleOp(name=text.name, engine=Engine(text.core), **fields)

@@ -30,7 +30,7 @@ def ceil_safely(value: float) -> int:
 
 @nb.njit(cache=True)
 def tails(dur_im: Any, pred_start: Any, pred_index: Any, tail_i: Any) -> int:
-    """Fill the longest path from each operator to the end, itself included, faster modes; return the longest."""
+    """Fill the longest path from each operator to the end, in the faster modes; return the longest of all."""
     size = dur_im.shape[0]
     longest = 0
     for i in range(size):
@@ -42,6 +42,77 @@ def tails(dur_im: Any, pred_start: Any, pred_index: Any, tail_i: Any) -> int:
             j = pred_index[e]
             tail_i[j] = max(tail_i[j], tail_i[i])
     return longest
+
+
+@nb.njit(cache=True)
+def cliques(dur_im: Any, need_imr: Any, cap_r: Any, ancestors_iw: Any, member_ki: Any) -> int:
+    """Fill the longest sets found of operators no two of which can ever overlap; return how many.
+
+    Two cannot if one precedes the other or if, in every pair of modes, they need too much of something
+    together. Sets are grown greedily from each operator, longest candidates first.
+
+    Args:
+        dur_im: Cycles, ``NEVER`` for impossible.
+        need_imr: Units of each resource held while running.
+        cap_r: Units there are.
+        ancestors_iw: Bitsets.
+        member_ki: Filled with up to as many sets as it has rows.
+    """
+    size, most = dur_im.shape[0], member_ki.shape[0]
+    clash = np.zeros((size, size), dtype=np.bool_)
+    for i in range(size):
+        for j in range(i):
+            apart = (ancestors_iw[i, j >> 6] >> np.uint64(j & 63)) & np.uint64(1) != np.uint64(0)
+            if not apart:
+                apart = True
+                for m in range(2):
+                    for q in range(2):
+                        if dur_im[i, m] < NEVER and dur_im[j, q] < NEVER:
+                            fits = True
+                            for r in range(cap_r.shape[0]):
+                                if need_imr[i, m, r] + need_imr[j, q, r] > cap_r[r]:
+                                    fits = False
+                                    break
+                            if fits:
+                                apart = False
+            clash[i, j] = clash[j, i] = apart
+    fastest_i = np.minimum(dur_im[:, 0], dur_im[:, 1])
+    order = np.argsort(-fastest_i)
+    length_k = np.zeros(most, dtype=np.int64)
+    inside = np.zeros(size, dtype=np.bool_)
+    count = 0
+    for rank in range(min(size, 48)):
+        seed = order[rank]
+        inside[:] = False
+        inside[seed] = True
+        length = fastest_i[seed]
+        for at in range(size):
+            i = order[at]
+            if not inside[i]:
+                fits = True
+                for j in range(size):
+                    if inside[j] and not clash[i, j]:
+                        fits = False
+                        break
+                if fits:
+                    inside[i] = True
+                    length += fastest_i[i]
+        known = False
+        for k in range(count):
+            if np.array_equal(member_ki[k], inside):
+                known = True
+        if known:
+            continue
+        if count < most:
+            slot = count
+            count += 1
+        else:
+            slot = int(np.argmin(length_k))
+            if length_k[slot] >= length:
+                continue
+        member_ki[slot] = inside
+        length_k[slot] = length
+    return count
 
 
 @nb.njit(cache=True)
@@ -64,7 +135,8 @@ def relax(
 
     Args:
         dur_im: Cycles, ``NEVER`` for impossible.
-        frac_imr: Part of each resource's capacity held while running.
+        frac_imr: Part of each resource's capacity held while running; any other measure of which concurrent
+            operators together never have more than 1, such as cliques, may follow.
         exclusive: All-cores operators stop the whole chip: every measure counts them in full.
         pred_start: Immediate predecessors, as in ``Part``.
         pred_index: Likewise.

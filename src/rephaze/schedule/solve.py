@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from rephaze.schedule.bestfirst import Task
+from rephaze.schedule.nodes import Task
 from rephaze.schedule.parts import PartSolution, Solver, solve_part
 from rephaze.schedule.relaxation import NEVER
 from rephaze.schedule.shares import SHARE_UNITS, share_units
@@ -37,8 +37,8 @@ DEFAULT_BACKEND = "scip"
 class LayerSchedule:
     """A layer's schedule as arrays along the operators of its graph.
 
-    Where nothing is feasible ``impossible_op`` is the first operator that can run in no mode, and the makespan
-    and bound are ``IMPOSSIBLE_CYCLES``.
+    Where nothing is feasible ``impossible_op`` is the first operator that can run in no mode, and makespan and
+    bound are ``IMPOSSIBLE_CYCLES``.
     """
 
     makespan_cycles: int
@@ -207,9 +207,7 @@ def solve_problem(
         bound_cycles=found.bound_cycles,
         starts=tuple(
             ScheduledOp(op=op.name, start_cycles=start, mode=modes[mode])
-            for op, start, mode in zip(
-                ops, found.start_cycles_o.tolist(), found.mode_o.tolist(), strict=True
-            )
+            for op, start, mode in zip(ops, found.start_cycles_o.tolist(), found.mode_o.tolist(), strict=True)
         )
         if feasible
         else (),
@@ -262,9 +260,7 @@ def _joined(
         end_o = start_o + cycles_om[np.arange(len(mode_o)), mode_o]
         kept_end = np.where(takes_time, end_o[structure.order], 0)
         start_o[structure.order[contracted]] = (structure.before_oo[contracted] * kept_end).max(axis=1)
-    return LayerSchedule(
-        makespan_cycles=makespan, bound_cycles=bound, start_cycles_o=start_o, mode_o=mode_o
-    )
+    return LayerSchedule(makespan_cycles=makespan, bound_cycles=bound, start_cycles_o=start_o, mode_o=mode_o)
 
 
 def _impossible(structure: ScheduleStructure, op: int) -> LayerSchedule:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,8 +33,9 @@ class Part:
 
     ops: Ints
     ancestors_iw: Bits
+    descendants_iw: Bits
     pred_start: Ints
-    """Immediate predecessors of i: ``pred_index[pred_start[i]:pred_start[i + 1]]``, nothing implied by others."""
+    """Immediate predecessors of i, none implied by others: ``pred_index[pred_start[i]:pred_start[i + 1]]``."""
     pred_index: Ints
     family: Ints
     """Operators of equal engine, ancestors and descendants share a number: twins if their times agree too."""
@@ -143,14 +145,8 @@ def _cut(structure: ScheduleStructure, takes_time: Flags) -> tuple[Part, ...]:
     if num_kept == 0:
         return ()
     covered = np.cumsum(before, axis=1)  # covered[i, k]: ancestors of i among the first k + 1
-    cuts = [0]
-    for k in range(1, num_kept):
-        if (covered[k:, k - 1] == k).all():
-            cuts.append(k)
-    cuts.append(num_kept)
-    return tuple(
-        _part(structure, kept[a:b], before[a:b, a:b]) for a, b in zip(cuts[:-1], cuts[1:], strict=True)
-    )
+    cuts = [0, *(k for k in range(1, num_kept) if (covered[k:, k - 1] == k).all()), num_kept]
+    return tuple(_part(structure, kept[a:b], before[a:b, a:b]) for a, b in pairwise(cuts))
 
 
 def _part(structure: ScheduleStructure, kept: NDArray[np.intp], before: Flags) -> Part:
@@ -173,6 +169,7 @@ def _part(structure: ScheduleStructure, kept: NDArray[np.intp], before: Flags) -
     return Part(
         ops=structure.order[kept],
         ancestors_iw=_packed(before),
+        descendants_iw=_packed(before.T),
         pred_start=np.cumsum([0, *map(len, preds)], dtype=np.int64),
         pred_index=np.concatenate(preds).astype(np.int64),
         family=np.array(family, dtype=np.int64),

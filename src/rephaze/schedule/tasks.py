@@ -13,11 +13,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from rephaze.schedule.bestfirst import Task
-from rephaze.schedule.relaxation import NEVER, tails
+from rephaze.schedule.nodes import Task
+from rephaze.schedule.relaxation import NEVER, cliques, tails
 from rephaze.schedule.structure import Part
 
 Ints = NDArray[np.int64]
+
+_NUM_CLIQUES = 3
 
 
 def make_task(
@@ -81,14 +83,26 @@ def make_task(
         dur_im=dur_im,
         need_imr=need_imr,
         cap_r=cap_r,
-        frac_imr=need_imr / cap_r,
+        frac_imr=_measures(dur_im, need_imr, cap_r, part),
         ancestors_iw=part.ancestors_iw,
+        descendants_iw=part.descendants_iw,
         pred_start=part.pred_start,
         pred_index=part.pred_index,
         tail_i=tail_i,
         twin_i=twins(part.family, dur_im, need_imr),
         exclusive=exclusive,
     )
+
+
+def _measures(dur_im: Ints, need_imr: Ints, cap_r: Ints, part: Part) -> NDArray[np.float64]:
+    """What bounds may weigh operators by: parts of each capacity, then sets that never overlap."""
+    size = len(dur_im)
+    member_ki = np.zeros((_NUM_CLIQUES, size), dtype=np.bool_)
+    count = cliques(dur_im, need_imr, cap_r, part.ancestors_iw, member_ki)
+    frac_imr = np.empty((size, 2, len(cap_r) + count))
+    frac_imr[:, :, : len(cap_r)] = need_imr / cap_r
+    frac_imr[:, :, len(cap_r) :] = member_ki[:count].T[:, None, :]
+    return frac_imr
 
 
 def drop_dominated_modes(dur_im: Ints, need_imr: Ints) -> None:

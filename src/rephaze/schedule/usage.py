@@ -12,8 +12,8 @@ _VECTOR = (Engine.VECTOR, Engine.FUSED)
 def usage_of(problem: ScheduleProblem, schedule: Schedule) -> ScheduleUsage:
     """Peak and time-averaged use of each engine, and the operators' energy.
 
-    A fused operator on all cores pairs them up, so it counts as many of each kind as the scarcer kind has; the
-    others of the abundant kind are kept from work but do none. An empty schedule uses nothing.
+    A fused operator on all cores pairs them up, so it counts as many of each kind as the scarcer kind has;
+    the others of the abundant kind are kept from work but do none. An empty schedule uses nothing.
     """
     ops = {op.name: op for op in problem.ops}
     makespan = schedule.makespan_cycles

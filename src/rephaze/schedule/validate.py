@@ -1,4 +1,4 @@
-"""An independent check of any schedule: it replays the problem's own rules and shares no code with the solvers."""
+"""An independent check of any schedule: replays the problem's own rules, shares no code with the solvers."""
 
 from __future__ import annotations
 

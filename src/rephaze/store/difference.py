@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from rephaze.store.record_json import canonical_text
+
 _ABSENT = object()
 _SHOWN_CHARS = 60
 """A value longer than this is shown only where it differs."""
@@ -31,8 +33,10 @@ def differences(before: Any, after: Any, path: str = "") -> list[str]:
 
 
 def _same(before: Any, after: Any) -> bool:
-    # True equals 1 in Python, but not as a setting.
-    return type(before) is type(after) and bool(before == after)
+    if before is _ABSENT or after is _ABSENT:
+        return before is after
+    # As text: True equals 1 in Python, but not as a setting.
+    return canonical_text(before) == canonical_text(after)
 
 
 def _is_worth_entering(before: list[Any], after: list[Any]) -> bool:

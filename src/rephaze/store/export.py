@@ -45,11 +45,14 @@ def export_table(run: RunReader, name: TableName, out: Path, file_format: FileFo
             return write(run, flat_table(run, name), path)
     except OSError as error:
         raise FileError(f"{out}: cannot be written ({error.strerror or error})") from error
+    except UnicodeEncodeError as error:
+        raise FileError(f"{out}: a cell is not valid text ({error.object!r}); export as csv") from None
 
 
 def _write_csv(_run: RunReader, table: FlatTable, path: Path) -> int:
     num_rows = 0
-    with path.open("w", encoding="utf-8", newline="") as file:
+    # A file's name may hold bytes that are no text: they are written as the bytes they were.
+    with path.open("w", encoding="utf-8", errors="surrogateescape", newline="") as file:
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow(column.name for column in table.columns)
         for row in table.rows:

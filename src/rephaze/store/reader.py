@@ -21,7 +21,7 @@ from rephaze.store.record_json import Json, from_json
 from rephaze.store.schema import DB_NAME
 from rephaze.types.chip import ChipTable, FloatColumn
 from rephaze.types.run import NOT_REMOVED, BoundTable, Incumbent, RunInfo, RunVersions
-from rephaze.types.search import Evaluation, ModelPlan, SearchResult, SearchSettings
+from rephaze.types.search import Evaluation, SearchResult, SearchSettings
 
 ALL_MODELS = -1
 """In the bounds' table: bounds on the objective over all models."""
@@ -98,18 +98,9 @@ class RunReader:
     def evaluations(self) -> Iterator[Evaluation]:
         """All evaluations by design, whatever the order they were found in; finish before recording more."""
         with self._reading():
-            cursor = self._connection.execute(
-                "SELECT design, is_exact, objective, bound, plans, reason FROM evaluations ORDER BY design"
-            )
-            for design, is_exact, objective, bound, plans, reason in cursor:
-                yield Evaluation(
-                    design=design,
-                    is_exact=bool(is_exact),
-                    objective=objective,
-                    bound=bound,
-                    plans=tuple(from_json(ModelPlan, plan) for plan in json.loads(plans)),
-                    reason=reason,
-                )
+            cursor = self._connection.execute("SELECT evaluation FROM evaluations ORDER BY design")
+            for (text,) in cursor:
+                yield from_json(Evaluation, json.loads(text))
 
     def num_evaluations(self) -> int:
         """How many designs have an evaluation."""

@@ -28,7 +28,7 @@ _NON_FINITE = {"inf": math.inf, "-inf": -math.inf, "nan": math.nan}
 
 
 def to_json(record: Any) -> dict[str, Json]:
-    """The record as a JSON document; ``TypeError`` if a field's type is not handled or its value another's."""
+    """The record as a JSON document; ``TypeError`` if a field's type is not handled or its value is wrong."""
     kind: Any = type(record)
     document: dict[str, Json] = _codec(kind).encode(record)
     return document
@@ -49,13 +49,13 @@ def from_json(kind: type[RecordT], document: Json) -> RecordT:
 
 
 def json_text(document: Json) -> str:
-    """The document as text in its own key order, without NaN or infinities."""
-    return json.dumps(document, allow_nan=False, ensure_ascii=False, separators=(",", ":"))
+    """The document as ASCII text in its own key order, without NaN or infinities."""
+    return json.dumps(document, allow_nan=False, separators=(",", ":"))
 
 
 def canonical_text(document: Json) -> str:
     """The one text of all equal documents: keys sorted. For digests and comparisons."""
-    return json.dumps(document, allow_nan=False, ensure_ascii=False, separators=(",", ":"), sort_keys=True)
+    return json.dumps(document, allow_nan=False, separators=(",", ":"), sort_keys=True)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

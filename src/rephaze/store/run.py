@@ -195,22 +195,21 @@ class RunStore(RunReader):
         """Keep evaluations in one transaction; a solved design is never replaced by a dropped one."""
         rows = [
             (
-                operator.index(found.design),
-                int(found.is_exact),
+                document["design"],
+                document["is_exact"],
                 float(found.objective),
                 float(found.bound),
-                json_text([to_json(plan) for plan in found.plans]),
-                found.reason,
+                json_text(document),
             )
             for found in evaluations
+            for document in [to_json(found)]
         ]
         with self._transaction("record evaluations") as connection:
             connection.executemany(
-                """INSERT INTO evaluations (design, is_exact, objective, bound, plans, reason)
-                VALUES (?, ?, ?, ?, ?, ?)
+                """INSERT INTO evaluations (design, is_exact, objective, bound, evaluation)
+                VALUES (?, ?, ?, ?, ?)
                 ON CONFLICT (design) DO UPDATE SET is_exact = excluded.is_exact,
-                    objective = excluded.objective, bound = excluded.bound, plans = excluded.plans,
-                    reason = excluded.reason
+                    objective = excluded.objective, bound = excluded.bound, evaluation = excluded.evaluation
                 WHERE excluded.is_exact >= evaluations.is_exact""",
                 rows,
             )
@@ -269,4 +268,4 @@ class RunStore(RunReader):
 
 
 def _now() -> str:
-    return datetime.now(UTC).isoformat(timespec="milliseconds")
+    return datetime.now(UTC).isoformat(timespec="microseconds")

@@ -67,13 +67,13 @@ MIGRATIONS: tuple[Migration, ...] = (
                 removed_by INTEGER REFERENCES bound_names (id),
                 PRIMARY KEY (model, design)
             ) WITHOUT ROWID""",
+            # evaluation: the whole record as JSON; the other columns repeat what queries ask for.
             """CREATE TABLE evaluations (
                 design INTEGER PRIMARY KEY,
                 is_exact INTEGER NOT NULL,
                 objective REAL NOT NULL,
                 bound REAL NOT NULL,
-                plans TEXT NOT NULL,
-                reason TEXT NOT NULL
+                evaluation TEXT NOT NULL
             )""",
             """CREATE TABLE incumbents (
                 id INTEGER PRIMARY KEY,

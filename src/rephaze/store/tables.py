@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, fields
 from enum import StrEnum
 from types import NoneType
@@ -10,7 +10,7 @@ from typing import Any, get_args, get_type_hints
 
 from rephaze.store.reader import CHIP_FIELDS, RunReader
 from rephaze.types.run import NOT_REMOVED, Incumbent
-from rephaze.types.search import ModelPlan, Objective, StagePlan
+from rephaze.types.search import Evaluation, ModelPlan, Objective, StagePlan
 
 _OBJECTIVE_UNITS = {
     Objective.THROUGHPUT: "samples_per_s",
@@ -61,28 +61,17 @@ def flat_table(run: RunReader, name: TableName) -> FlatTable:
 
 def _evaluations(run: RunReader) -> FlatTable:
     chip_columns, chip_rows = _chips(run)
-    unit = _objective_unit(run)
-    columns = (
-        Column(name="design", kind=int),
-        *chip_columns,
-        Column(name="is_exact", kind=bool),
-        Column(name=f"objective_{unit}", kind=float),
-        Column(name=f"bound_{unit}", kind=float),
-        Column(name="reason", kind=str),
-    )
+    design, *others = _scalar_columns(Evaluation)
     unknown = (None,) * len(chip_columns)
     rows = (
         (
             found.design,
             *(chip_rows[found.design] if found.design < len(chip_rows) else unknown),
-            found.is_exact,
-            found.objective,
-            found.bound,
-            found.reason,
+            *_cells(found, others),
         )
         for found in run.evaluations()
     )
-    return FlatTable(columns=columns, rows=rows)
+    return FlatTable(columns=(design, *chip_columns, *_with_unit(others, run)), rows=rows)
 
 
 def _plans(run: RunReader) -> FlatTable:
@@ -120,9 +109,8 @@ def _bounds(run: RunReader) -> FlatTable:
     def rows() -> Iterator[tuple[Any, ...]]:
         for model in run.bounded_models():
             table = run.bounds(model)
-            removed_by = [
-                None if position == NOT_REMOVED else table.names[position] for position in table.removed_by_c
-            ]
+            names = dict(enumerate(table.names)) | {NOT_REMOVED: None}
+            removed_by = [names[position] for position in table.removed_by_c.tolist()]
             for row in zip(table.design_c.tolist(), table.bound_c.tolist(), removed_by, strict=True):
                 yield (model, *row)
 
@@ -136,15 +124,10 @@ def _designs(run: RunReader) -> FlatTable:
 
 
 def _incumbents(run: RunReader) -> FlatTable:
-    unit = _objective_unit(run)
     columns = _scalar_columns(Incumbent)
-    named = tuple(
-        Column(name=f"{column.name}_{unit}", kind=column.kind)
-        if column.name in ("objective", "bound")
-        else column
-        for column in columns
+    return FlatTable(
+        columns=_with_unit(columns, run), rows=(_cells(step, columns) for step in run.incumbents())
     )
-    return FlatTable(columns=named, rows=(_cells(step, columns) for step in run.incumbents()))
 
 
 _MAKERS: dict[TableName, Callable[[RunReader], FlatTable]] = {
@@ -177,6 +160,17 @@ def _objective_unit(run: RunReader) -> str:
     return _OBJECTIVE_UNITS[run.info().settings.objective]
 
 
+def _with_unit(columns: Sequence[Column], run: RunReader) -> tuple[Column, ...]:
+    """The columns, with those measured by the run's objective named by its unit."""
+    unit = _objective_unit(run)
+    return tuple(
+        Column(name=f"{column.name}_{unit}", kind=column.kind)
+        if column.name in ("objective", "bound")
+        else column
+        for column in columns
+    )
+
+
 def _scalar_columns(record: type) -> tuple[Column, ...]:
     """The fields of a record that fit one cell each."""
     hints = get_type_hints(record)
@@ -188,5 +182,5 @@ def _scalar_columns(record: type) -> tuple[Column, ...]:
     return tuple(columns)
 
 
-def _cells(record: Any, columns: tuple[Column, ...]) -> tuple[Any, ...]:
+def _cells(record: Any, columns: Sequence[Column]) -> tuple[Any, ...]:
     return tuple(getattr(record, column.name) for column in columns)

@@ -66,7 +66,7 @@ class TensorRole(StrEnum):
 
     PARAMETER = "parameter"
     INPUT = "input"
-    """Comes from another layer or from the batch: activations in the forward pass, gradients in the backward."""
+    """Comes from another layer or from the batch: activations going forward, gradients going backward."""
     CONSTANT = "constant"
     """Depends on neither batch nor parameters and was made elsewhere: each chip holds its own."""
     KEPT = "kept"
@@ -131,7 +131,7 @@ class GemmDims:
     shared_rhs: bool
     """The k x n matrix is one for the whole batch (a weight); then batch is 1 and folded into m."""
     num_experts: int = 0
-    """Of a mixture: the batch is its experts and one dimension the tokens an expert gets on average; else 0."""
+    """Of a mixture: the batch is its experts, one dimension the tokens each gets on average; else 0."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

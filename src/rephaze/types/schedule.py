@@ -44,8 +44,8 @@ class ScheduleStatus(StrEnum):
 class ScheduleOp:
     """One operator: its engine and, for each mode, duration, bandwidth shares and energy.
 
-    A mode of ``IMPOSSIBLE_CYCLES`` cannot be chosen. Shares are the parts of the chip's bandwidth the operator
-    needs while it runs.
+    A mode of ``IMPOSSIBLE_CYCLES`` cannot be chosen. Shares are the parts of the chip's bandwidth the
+    operator needs while it runs.
     """
 
     name: str

@@ -36,7 +36,7 @@ def affine_product(factors: Iterable[Affine]) -> Affine:
             varying = factor
         else:
             raise UnsupportedError(
-                "a tensor grows with the square of the microbatch; only work that grows in proportion is handled"
+                "a tensor grows with the square of the microbatch; only work in proportion to it is handled"
             )
     return Affine(const) if varying is None else varying.times(const)
 

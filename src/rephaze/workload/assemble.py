@@ -12,7 +12,6 @@ from rephaze.types.graph import (
     LayerType,
     Op,
     OpKind,
-    Split,
     Tensor,
     TensorRole,
     VectorWork,
@@ -55,15 +54,15 @@ class Assembler:
             for tensor in op.inputs:
                 self._readers[tensor].append(number)
                 self._root_readers[self._root.get(tensor, tensor)].append(number)
-        for number, tensor in enumerate(self.trace.tensors):
-            self._home_of_storage.setdefault(tensor.storage, number)
+        for number, traced in enumerate(self.trace.tensors):
+            self._home_of_storage.setdefault(traced.storage, number)
         for number, layer in enumerate(self.partition.layers):
             for kept in layer.saved:
                 self._first_keeper.setdefault(self.trace.tensors[kept].storage, number)
         self._gradients = gradients_of(self.trace, self.partition)
 
     def layer_of_tensor(self, tensor: int) -> int | None:
-        """The layer that made a tensor or what it is a view of; None for parameters, the batch and buffers."""
+        """The layer that made a tensor or what it views; None for parameters, the batch and buffers."""
         made_by = self._maker.get(self._root.get(tensor, tensor))
         return None if made_by is None else self.partition.layer_of_op[made_by]
 
@@ -331,9 +330,7 @@ class _PassBuilder:
         return VectorWork(function=function, num_elements=elements, row_length=row_length)
 
 
-def _row_length(
-    function: str, source: tuple[Affine, ...], out: tuple[Affine, ...], op: TracedOp
-) -> int:
+def _row_length(function: str, source: tuple[Affine, ...], out: tuple[Affine, ...], op: TracedOp) -> int:
     """The axis a softmax, norm, loss or reduction runs along; 1 if it is the batch, or there is none."""
     is_row_wise = function.startswith(("softmax", "log_softmax", "layer_norm", "rms_norm", "nll_loss"))
     if is_row_wise and source and not source[-1].per_sample:

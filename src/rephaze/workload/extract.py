@@ -64,14 +64,20 @@ def extract_source(source: Source, *, dtype: str, attention: str, training: bool
     try:
         trace, saved_from = _affine_trace(source, stacks, attention, training)
     except UnsupportedError:
-        # Some modules count on every block being there; if it fails again, the whole model's error is the one to tell.
+        # Some modules count on every block being there; the whole model's error is the one to tell.
         if stacks == uncut(stacks):
             raise
         stacks = uncut(stacks)
         trace, saved_from = _affine_trace(source, stacks, attention, training)
     refuse_unknown(op.target for op in trace.ops)
     return whole_model(
-        source, stacks, trace, partition(saved_from, stacks), dtype=dtype, attention=attention, training=training
+        source,
+        stacks,
+        trace,
+        partition(saved_from, stacks),
+        dtype=dtype,
+        attention=attention,
+        training=training,
     )
 
 

@@ -85,9 +85,7 @@ def _measured(op: Op, tensors: tuple[Tensor, ...]) -> Op:
     reads = [tensors[t] for t in op.inputs]
     read_bytes = [_bytes_read(op, tensor) for tensor in reads]
     weights = [
-        size
-        for tensor, size in zip(reads, read_bytes, strict=True)
-        if tensor.role is TensorRole.PARAMETER
+        size for tensor, size in zip(reads, read_bytes, strict=True) if tensor.role is TensorRole.PARAMETER
     ]
     return replace(
         op,

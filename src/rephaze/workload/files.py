@@ -1,4 +1,4 @@
-"""Graph files: ``rephaze.graph/1``, JSON with names instead of positions, gzipped if the name ends in ``.gz``.
+"""Graph files: ``rephaze.graph/1``, JSON with names for positions, gzipped if their name ends in ``.gz``.
 
 A file holds tensors and what operators do with them; bytes, edges and memory are worked out when it is read.
 """
@@ -166,7 +166,10 @@ def graph_from_plain(data: dict[str, Any], source: str) -> ModelGraph:
     for name, type_name in file.layers:
         if type_name not in types:
             raise SpecError(
-                f"{source}: layers.{name}", type_name, "is not a layer type of this file", did_you_mean(type_name, types)
+                f"{source}: layers.{name}",
+                type_name,
+                "is not a layer type of this file",
+                did_you_mean(type_name, types),
             )
     for edge in file.edges:
         if not 0 <= edge[0] < edge[1] < len(file.layers):
@@ -178,7 +181,9 @@ def graph_from_plain(data: dict[str, Any], source: str) -> ModelGraph:
             )
     for tied in file.tied:
         if not all(0 <= place < len(file.layers) for place in tied["layers"]):
-            raise SpecError(f"{source}: tied.{tied['name']}", tied["layers"], "names a layer that is not there")
+            raise SpecError(
+                f"{source}: tied.{tied['name']}", tied["layers"], "names a layer that is not there"
+            )
     return ModelGraph(
         name=file.name,
         seq_len=file.seq_len,
@@ -247,7 +252,9 @@ def _sorted(ops: list[Op], tensors: tuple[Tensor, ...], where: str) -> list[Op]:
         for tensor in op.outputs:
             if tensor in maker:
                 raise SpecError(
-                    f"{where}.{op.name}.outputs", tensors[tensor].name, f"is made by {ops[maker[tensor]].name} too"
+                    f"{where}.{op.name}.outputs",
+                    tensors[tensor].name,
+                    f"is made by {ops[maker[tensor]].name} too",
                 )
             maker[tensor] = number
     if len({op.name for op in ops}) != len(ops):
@@ -267,7 +274,9 @@ def _sorted(ops: list[Op], tensors: tuple[Tensor, ...], where: str) -> list[Op]:
 
 
 def _cycle(names: list[str], where: str) -> SpecError:
-    shown = " -> ".join((*names, names[0])) if len(names) <= 6 else f"{names[0]} -> ... ({len(names)} operators)"
+    shown = (
+        " -> ".join((*names, names[0])) if len(names) <= 6 else f"{names[0]} -> ... ({len(names)} operators)"
+    )
     return SpecError(f"{where}.ops", shown, "is a cycle: an operator would wait for its own result")
 
 
@@ -288,7 +297,9 @@ def _op_from_plain(plain: Any, position: dict[str, int], where: str) -> Op:
     gemm, attention = get("gemm"), get("attention")
     kind = OpKind(plain["kind"])
     if (kind is OpKind.GEMM) != (gemm is not None) or (kind is OpKind.ATTENTION) != (attention is not None):
-        raise SpecError(f"{where}.{plain['name']}", kind.value, "must have the dimensions of its kind, and no others")
+        raise SpecError(
+            f"{where}.{plain['name']}", kind.value, "must have the dimensions of its kind, and no others"
+        )
     return Op(
         name=plain["name"],
         target=plain["target"],

@@ -1,7 +1,8 @@
 """Operators merged as one kernel would run them: products with what follows, chains of elementwise work.
 
-A merged operator reads what its parts read from outside and writes what others read; what passes between its parts
-stays on the chip. Its vector work is listed part by part: it overlaps the product and costs time per element.
+A merged operator reads what its parts read from outside and writes what others read; what passes between its
+parts stays on the chip. Its vector work is listed part by part: it overlaps the product and costs time per
+element.
 """
 
 from __future__ import annotations
@@ -13,18 +14,39 @@ from rephaze.types.graph import ModelGraph, Op, OpGraph, OpKind, TensorRole
 from rephaze.workload.figures import layer_type, op_graph
 
 ROW_WISE_FUNCTIONS = frozenset(
-    """softmax softmax_backward log_softmax log_softmax_backward layer_norm layer_norm_backward rms_norm
-    rms_norm_backward batch_norm batch_norm_backward nll_loss nll_loss_backward sum mean max var cumsum sort
-    topk pool pool_backward mse_loss""".split()
+    [
+        "softmax",
+        "softmax_backward",
+        "log_softmax",
+        "log_softmax_backward",
+        "layer_norm",
+        "layer_norm_backward",
+        "rms_norm",
+        "rms_norm_backward",
+        "batch_norm",
+        "batch_norm_backward",
+        "nll_loss",
+        "nll_loss_backward",
+        "sum",
+        "mean",
+        "max",
+        "var",
+        "cumsum",
+        "sort",
+        "topk",
+        "pool",
+        "pool_backward",
+        "mse_loss",
+    ]
 )
-"""Cost rules that look along an axis before they can write: they end a kernel rather than join one."""
+"""Cost rules that look along an axis before they can write: they start a kernel rather than join one."""
 
 
 _PRODUCTS = (OpKind.GEMM, OpKind.ATTENTION)
 
 
 def fuse_graph(graph: ModelGraph) -> ModelGraph:
-    """The graph with each layer's operators merged to a fixed point; memory kept for backward is unchanged."""
+    """The graph with each layer's operators merged to a fixed point; what backward keeps is unchanged."""
     if graph.is_fused:
         return graph
     layers = tuple(
@@ -49,8 +71,8 @@ def _is_elementwise(op: Op) -> bool:
 def _fused(graph: OpGraph, saved: frozenset[str]) -> OpGraph:
     """Groups grown along edges with a single reader, each written as one operator.
 
-    Operators stand in topological order, so one sweep reaches the fixed point: a group only grows at its tail, and
-    everything its tail's reader reads stands before that reader.
+    Operators stand in topological order, so one sweep reaches the fixed point: a group only grows at its
+    tail, and everything its tail's reader reads stands before that reader.
     """
     maker = {t: number for number, op in enumerate(graph.ops) for t in op.outputs}
     readers: dict[int, set[int]] = defaultdict(set)
@@ -128,7 +150,7 @@ def _merged(graph: OpGraph, group: list[int], readers: dict[int, set[int]], save
 
 
 def _one_a_storage(graph: OpGraph, outputs: tuple[int, ...]) -> tuple[int, ...]:
-    """Outputs without those that only show another's memory in a different shape, unless later operators read them.
+    """Outputs without those that only show another's memory in a different shape.
 
     The last view of a storage stands for it: it is the one read next.
     """

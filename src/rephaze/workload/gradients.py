@@ -1,4 +1,4 @@
-"""Which gradient each backward operator computes: the input's, on the way to earlier layers, or a weight's."""
+"""Which gradient each backward operator works for: the input's, towards earlier layers, or a weight's."""
 
 from __future__ import annotations
 

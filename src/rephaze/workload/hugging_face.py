@@ -91,7 +91,9 @@ def plain_masks() -> Iterator[None]:
         del FUNCTIONS["eager"], FUNCTIONS["sdpa"]
 
 
-def _blank_mask(*_args: Any, q_length: int, kv_length: int, dtype: Any, device: Any = "meta", **_kwargs: Any) -> Any:
+def _blank_mask(
+    *_args: Any, q_length: int, kv_length: int, dtype: Any, device: Any = "meta", **_kwargs: Any
+) -> Any:
     import torch
 
     return torch.zeros((1, 1, q_length, kv_length), dtype=dtype, device=device)
@@ -114,7 +116,7 @@ def quiet_library() -> Iterator[None]:
     from transformers.utils import logging
 
     level = logging.get_verbosity()
-    logging.set_verbosity_error()
+    logging.set_verbosity_error()  # type: ignore[no-untyped-call]
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")

@@ -1,4 +1,4 @@
-"""Makes the shipped graphs anew: ``python -m rephaze.workload.make_zoo [name ...]``. Needs torch and transformers."""
+"""Makes the shipped graphs anew: ``python -m rephaze.workload.make_zoo [name ...]``."""
 
 from __future__ import annotations
 

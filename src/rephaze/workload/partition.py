@@ -1,4 +1,4 @@
-"""Which layer each traced operator belongs to: blocks by module, the rest by where it stands and what it feeds."""
+"""Which layer each traced operator belongs to: blocks by module, the rest by place and by what it feeds."""
 
 from __future__ import annotations
 
@@ -41,9 +41,9 @@ class Partition:
 def partition(trace: Trace, stacks: tuple[Stack, ...]) -> Partition:
     """The trace's operators grouped into layers.
 
-    Operators between two blocks of a stack go with the earlier one. Other operators outside blocks form a layer
-    per stretch and per connected part of it: an encoder's last norm and the decoder's embedding, which run one
-    after the other, stay apart.
+    Operators between two blocks of a stack go with the earlier one. Other operators outside blocks form a
+    layer per stretch and per connected part of it: an encoder's last norm and the decoder's embedding, which
+    run one after the other, stay apart.
     """
     block_of_op = _blocks_of_ops(trace, stacks)
     num_forward = len(block_of_op)

@@ -29,8 +29,19 @@ _QUERIES = frozenset({"aten.sym_size", "aten.is_same_size", "aten.detach", "aten
 # Take a tensor for its shape only: what they make depends on no data.
 _BLANKS = frozenset(
     f"aten.{name}"
-    for name in """new_zeros new_ones new_full new_empty new_empty_strided zeros_like ones_like full_like
-    empty_like rand_like randn_like""".split()
+    for name in [
+        "new_zeros",
+        "new_ones",
+        "new_full",
+        "new_empty",
+        "new_empty_strided",
+        "zeros_like",
+        "ones_like",
+        "full_like",
+        "empty_like",
+        "rand_like",
+        "randn_like",
+    ]
 )
 
 
@@ -73,7 +84,7 @@ def record_step(
             recorder.start_backward()
             with mode:
                 try:
-                    loss.backward()
+                    loss.backward()  # type: ignore[no-untyped-call]
                 except Exception as error:
                     raise UnsupportedError(_failure("backward", recorder.path, error)) from error
     return without_unread_constants(recorder.trace)
@@ -93,7 +104,7 @@ def _loss_of(output: Any) -> torch.Tensor:
     tensors = [t for t in candidates if isinstance(t, torch.Tensor) and t.requires_grad]
     if not tensors:
         raise UnsupportedError(
-            "the module's forward returned nothing with a gradient; return a loss, or extract with --no-training"
+            "the module's forward returned nothing with a gradient; return a loss, or give --no-training"
         )
     scalars = [t for t in tensors if t.dim() == 0]
     return scalars[0] if scalars else tensors[0].float().sum()
@@ -109,7 +120,7 @@ def _dispatch_mode(recorder: _Recorder) -> Any:
     """A dispatch mode that hands every operator to ``recorder`` after it ran."""
     from torch.utils._python_dispatch import TorchDispatchMode
 
-    class Mode(TorchDispatchMode):
+    class Mode(TorchDispatchMode):  # type: ignore[no-untyped-call]
         def __torch_dispatch__(
             self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
         ) -> Any:
@@ -117,7 +128,7 @@ def _dispatch_mode(recorder: _Recorder) -> Any:
             recorder.add(func, args, kwargs or {}, out)
             return out
 
-    return Mode()
+    return Mode()  # type: ignore[no-untyped-call]
 
 
 class _Recorder:
@@ -149,8 +160,8 @@ class _Recorder:
         """Make the module's parameters and buffers known by name."""
         for name, tensor in module.named_parameters():
             self._new_tensor(tensor, Origin.PARAMETER, parameter=name)
-        for _, tensor in module.named_buffers():
-            self._new_tensor(tensor, Origin.CONSTANT)
+        for _, buffer in module.named_buffers():
+            self._new_tensor(buffer, Origin.CONSTANT)
 
     def adopt_inputs(self, inputs: dict[str, Any] | tuple[Any, ...]) -> None:
         """Make the batch known."""
@@ -192,9 +203,7 @@ class _Recorder:
 
         def pack(tensor: torch.Tensor) -> torch.Tensor:
             self.trace.saved.append(
-                SavedTensor(
-                    tensor=self._number(tensor), num_ops_before=len(self.trace.ops), module=self.path
-                )
+                SavedTensor(tensor=self._number(tensor), num_ops_before=len(self.trace.ops), module=self.path)
             )
             return tensor
 
@@ -256,8 +265,8 @@ class _Recorder:
             sequence = torch._C._autograd._get_sequence_nr() - 1
             self._module_of_sequence.setdefault(sequence, self.path)
             return sequence, self.path
-        node = torch._C._current_autograd_node()  # type: ignore[attr-defined]
-        # Sums of gradients run between nodes, and leaves have no number of their own: both belong to the last.
+        node = torch._C._current_autograd_node()
+        # Sums of gradients run between nodes, and leaves have no number: both belong to the last.
         if node is not None and node._sequence_nr() in self._module_of_sequence:
             self._last_sequence = node._sequence_nr()
         return self._last_sequence, self._module_of_sequence.get(self._last_sequence, "")
@@ -336,10 +345,10 @@ class _Recorder:
 
 
 def _stores_gradient() -> bool:
-    """Whether autograd is putting a finished gradient into ``.grad``: a copy made only because we hold tensors."""
+    """Whether autograd is storing a finished gradient: a copy made only because we hold on to tensors."""
     import torch
 
-    node = torch._C._current_autograd_node()  # type: ignore[attr-defined]
+    node = torch._C._current_autograd_node()
     return node is not None and "AccumulateGrad" in node.name()
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from rephaze.errors import SpecError
 from rephaze.types.graph import (
@@ -34,15 +35,17 @@ def shard_graph(graph: ModelGraph, tp: int, sequence_parallel: bool = False) -> 
     Args:
         graph: At tp = 1 and not yet fused, as extracted or loaded.
         tp: One of ``graph.legal_tp``.
-        sequence_parallel: Also divide along the sequence what tensor parallelism leaves whole; all-reduces become
-            reduce-scatters, and products gather their inputs.
+        sequence_parallel: Also divide along the sequence what tensor parallelism leaves whole; all-reduces
+            become reduce-scatters, and products gather their inputs.
     """
     if graph.tp != 1 or graph.is_fused:
         raise SpecError("graph", graph.name, "must be at tp 1 and not fused", "shard first, then fuse")
     if tp not in graph.legal_tp:
         raise SpecError("tp", tp, f"{graph.name} allows {', '.join(map(str, graph.legal_tp))}")
     if sequence_parallel and graph.seq_len % tp:
-        raise SpecError("tp", tp, f"must divide the sequence of {graph.seq_len} tokens for sequence parallelism")
+        raise SpecError(
+            "tp", tp, f"must divide the sequence of {graph.seq_len} tokens for sequence parallelism"
+        )
     if tp == 1:
         return graph
     seq_len = graph.seq_len if sequence_parallel else 0
@@ -59,13 +62,14 @@ def shard_graph(graph: ModelGraph, tp: int, sequence_parallel: bool = False) -> 
             for edge in graph.edges
         ),
         tied=tuple(
-            replace(tied, param_bytes=_tied_bytes(graph, tied.name, tied.param_bytes, tp)) for tied in graph.tied
+            replace(tied, param_bytes=_tied_bytes(graph, tied.name, tied.param_bytes, tp))
+            for tied in graph.tied
         ),
     )
 
 
 def _share(size: Affine, num_units: int, tp: int) -> Affine:
-    """One chip's part of ``size`` when its ``num_units`` are dealt out to ``tp`` chips, padded if they must be."""
+    """One chip's part of ``size`` when its ``num_units`` are dealt out to ``tp`` chips, padded if need be."""
     local = -(-num_units // tp)
     return Affine(size.const * local // num_units, size.per_sample * local // num_units)
 
@@ -122,10 +126,11 @@ class _Sharder:
         if op.split is Split.NONE:
             return op
         units, tp = op.num_split_units, self.tp
-        changes: dict[str, object] = {"num_flops": _share(op.num_flops, units, tp)}
+        changes: dict[str, Any] = {"num_flops": _share(op.num_flops, units, tp)}
         if op.gemm is not None and op.split in _GEMM_AXES:
             axis = _GEMM_AXES[op.split]
-            changes["gemm"] = replace(op.gemm, **{axis: _share(getattr(op.gemm, axis), units, tp)})
+            local: dict[str, Any] = {axis: _share(getattr(op.gemm, axis), units, tp)}
+            changes["gemm"] = replace(op.gemm, **local)
         if op.attention is not None:
             heads, kv_heads = op.attention.num_heads, op.attention.num_kv_heads
             changes["attention"] = replace(
@@ -140,7 +145,7 @@ class _Sharder:
                 )
                 for work in op.vector
             )
-        return replace(op, **changes)  # type: ignore[arg-type]
+        return replace(op, **changes)
 
 
 @dataclass(slots=True)
@@ -199,7 +204,7 @@ class _GraphBuilder:
         return self._gathered[key]
 
     def _exchange_statistics(self, op: Op) -> None:
-        """The small all-reduce of a loss over a dealt-out vocabulary: row maxima and sums, or picked values."""
+        """The small all-reduce of a loss over a dealt-out vocabulary: row statistics, or picked values."""
         work = op.vector[0]
         number = op.outputs[0]
         out = self.tensors[number]
@@ -259,9 +264,7 @@ class _GraphBuilder:
         if not any(self.sharder.by_sequence(tensor) for tensor in touched):
             return op
         if op.gemm is None:
-            return self.sharder.op(
-                replace(op, split=Split.ELEMENTS, num_split_units=self.sharder.seq_len)
-            )
+            return self.sharder.op(replace(op, split=Split.ELEMENTS, num_split_units=self.sharder.seq_len))
         axis = _token_axis(op.gemm, self.sharder.seq_len)
         return self.sharder.op(replace(op, split=axis, num_split_units=self.sharder.seq_len)) if axis else op
 

@@ -6,11 +6,7 @@ import hashlib
 import importlib.util
 import inspect
 import json
-import logging
-import sys
-import warnings
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -121,7 +117,10 @@ def source_from_function(text: str, *, dtype: str) -> Source:
     if not callable(function):
         names = [key for key, value in vars(user).items() if inspect.isfunction(value)]
         raise SpecError(
-            "source", text, f"{path.name} has no function {function_name!r}", did_you_mean(function_name, names)
+            "source",
+            text,
+            f"{path.name} has no function {function_name!r}",
+            did_you_mean(function_name, names),
         )
     return _source_from_callable(function, name=function_name, dtype=dtype, digest=_file_hash(path))
 
@@ -179,7 +178,9 @@ def _hugging_face_config(config: dict[str, Any], name: str) -> Any:
 
     model_type = config.get("model_type")
     if model_type is None:
-        raise SpecError(f"{name}: model_type", None, "is required and missing", "is it a Hugging Face config.json?")
+        raise SpecError(
+            f"{name}: model_type", None, "is required and missing", "is it a Hugging Face config.json?"
+        )
     if model_type not in CONFIG_MAPPING:
         raise SpecError(
             f"{name}: model_type",
@@ -261,7 +262,7 @@ def _image_tokens(settings: Any) -> int:
     size, patch = (getattr(settings, key, 1) for key in ("image_size", "patch_size"))
     height, width = size if isinstance(size, list | tuple) else (size, size)
     patch_h, patch_w = patch if isinstance(patch, list | tuple) else (patch, patch)
-    return (height // patch_h) * (width // patch_w) + 1
+    return int((height // patch_h) * (width // patch_w) + 1)
 
 
 def _input_maker(module: Any, settings: Any, seq_len: int, dtype: Any) -> Callable[[int], Inputs]:

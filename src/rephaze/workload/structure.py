@@ -17,7 +17,9 @@ if TYPE_CHECKING:
 MAX_TRACED_PER_SIGNATURE = 3
 """First, middle and last: gradients are summed a little differently at the ends of a stack."""
 
-_POSITION_NAMES = frozenset({"layer_idx", "layer_id", "layer_number", "layer_index", "block_idx", "idx", "index"})
+_POSITION_NAMES = frozenset(
+    {"layer_idx", "layer_id", "layer_number", "layer_index", "block_idx", "idx", "index"}
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +104,7 @@ def _stack(module: Any, path: str) -> Stack:
 
 
 def _signature(block: Any) -> tuple[Any, ...]:
-    """All that decides which operators a block runs: classes, shapes and plain settings, but not its position."""
+    """All that decides which operators a block runs: classes, shapes and settings, but not its position."""
     parts: list[Any] = []
     for name, child in block.named_modules():
         settings = tuple(

@@ -1,7 +1,8 @@
 """Calls whose recording on meta tensors would not be what a chip runs, and what is recorded instead.
 
-``scaled_dot_product_attention`` takes a float32 path on meta tensors, and dropout falls apart into four operators:
-the first becomes one operator of ours (or two products and a softmax), the second ``native_dropout``.
+``scaled_dot_product_attention`` takes a float32 path on meta tensors, and dropout falls apart into four
+operators: the first becomes one operator of ours (or two products and a softmax), the second
+``native_dropout``.
 """
 
 from __future__ import annotations
@@ -100,7 +101,7 @@ def _attention_operator() -> Any:
     import torch
     from torch import Tensor
 
-    library = torch.library.Library("rephaze", "DEF")
+    library: Any = torch.library.Library("rephaze", "DEF")  # type: ignore[no-untyped-call]
     library.define(
         "attention(Tensor query, Tensor key, Tensor value, Tensor? bias, float dropout_p, bool is_causal)"
         " -> (Tensor, Tensor)"
@@ -110,24 +111,14 @@ def _attention_operator() -> Any:
         " Tensor logsumexp, float dropout_p, bool is_causal, bool needs_bias) -> Tensor[]"
     )
 
-    def forward_meta(
-        query: Tensor, key: Tensor, value: Tensor, bias: Tensor | None, dropout_p: float, is_causal: bool
-    ) -> tuple[Tensor, Tensor]:
+    def forward_meta(query: Tensor, _key: Tensor, value: Tensor, *_rest: Any) -> tuple[Tensor, Tensor]:
         rows = query.shape[:-1]
         return query.new_empty((*rows, value.shape[-1])), query.new_empty(rows, dtype=torch.float32)
 
     def backward_meta(
-        grad: Tensor,
-        query: Tensor,
-        key: Tensor,
-        value: Tensor,
-        bias: Tensor | None,
-        out: Tensor,
-        logsumexp: Tensor,
-        dropout_p: float,
-        is_causal: bool,
-        needs_bias: bool,
+        _grad: Tensor, query: Tensor, key: Tensor, value: Tensor, bias: Tensor | None, *rest: Any
     ) -> list[Tensor]:
+        needs_bias = rest[-1]
         differentiated = (query, key, value, bias) if needs_bias else (query, key, value)
         return [torch.empty_like(t) for t in differentiated if t is not None]
 
@@ -153,7 +144,7 @@ def _attention_operator() -> Any:
             return out, logsumexp
 
         @staticmethod
-        def backward(ctx: Any, grad: Tensor, _grad_logsumexp: Any) -> Any:  # type: ignore[override]
+        def backward(ctx: Any, grad: Tensor, _grad_logsumexp: Any) -> Any:
             needs_bias = ctx.needs_input_grad[3]
             grads = backward(grad, *ctx.saved_tensors, *ctx.options, needs_bias)
             return (*grads, None, None) if needs_bias else (*grads, None, None, None)

@@ -1,16 +1,17 @@
 """Tensor parallelism for any traced model: states propagated over the step, conflicts resolved by restarting.
 
-A weight product with a whole input deals out its columns, one with a dealt-out reduction its rows; partial sums
-are carried through sums and views and completed where something else reads them. Where a layout cannot be carried
-on (a norm over a dealt-out axis, a residual sum), the weights to blame stay whole and the pass starts again.
+A weight product with a whole input deals out its columns, one with a dealt-out reduction its rows; partial
+sums are carried through sums and views and completed where something else reads them. Where a layout cannot
+be carried on (a norm over a dealt-out axis, a residual sum), the weights to blame stay whole and the pass starts
+again.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
 from dataclasses import replace
+from itertools import pairwise
 from math import gcd
-from typing import Any
 
 from rephaze.types.graph import OpKind, Split
 from rephaze.workload.affine import AffineTrace
@@ -22,7 +23,6 @@ from rephaze.workload.shards import (
     Shard,
     SplitConflictError,
     State,
-    cut,
     joined,
     through_view,
 )
@@ -80,11 +80,11 @@ class _Pass:
             self.maker.update((t, number) for t in op.outputs)
             for tensor in op.inputs:
                 self.readers[tensor].append(number)
-        for number, tensor in enumerate(trace.tensors):
-            if tensor.parameter and number not in self.maker:
-                self.base_of.setdefault(tensor.parameter, number)
-                if tensor.parameter in chosen:
-                    self.state[number] = chosen[tensor.parameter]
+        for number, traced in enumerate(trace.tensors):
+            if traced.parameter and number not in self.maker:
+                self.base_of.setdefault(traced.parameter, number)
+                if traced.parameter in chosen:
+                    self.state[number] = chosen[traced.parameter]
 
     def run(self) -> Layout:
         """The layout, or a conflict."""
@@ -141,7 +141,7 @@ class _Pass:
     def _note_elements(self, number: int, op: TracedOp, name: str) -> None:
         shards = [self.state.get(t) for t in (*op.outputs, *op.inputs)]
         found = [s for s in shards if isinstance(s, Shard)]
-        if not found or name in ("embedding", "embedding_dense_backward") and found[0].is_padded:
+        if not found or (name in ("embedding", "embedding_dense_backward") and found[0].is_padded):
             return
         split = Split.ROW if name in _ROW_WISE else Split.ELEMENTS
         self.layout.splits[number] = (split, found[0].num_units)
@@ -174,13 +174,11 @@ class _Pass:
                 wanted = reduced_b if isinstance(a, Shard) and a.dim == reduced_a else column
                 # Only whole activations, or ones with a dealt-out reduction, decide a weight's layout.
                 if a is None or wanted == reduced_b:
-                    units = a.num_units if isinstance(a, Shard) else self._shape(right)[column]
-                    b = self._deal(right, wanted, units, is_padded=False)
+                    b = self._deal(right, wanted, is_padded=False)
             elif a is None and self._may_deal(left):
                 wanted = row if b is None else reduced_a
                 if b is None or (isinstance(b, Shard) and b.dim == reduced_b):
-                    units = b.num_units if isinstance(b, Shard) else self._shape(left)[row]
-                    a = self._deal(left, wanted, units, is_padded=False)
+                    a = self._deal(left, wanted, is_padded=False)
         out = op.outputs[0]
         out_rank = len(self._shape(out))
         assert not isinstance(a, Partial)
@@ -191,11 +189,15 @@ class _Pass:
         elif a is not None and b is not None and a.dim == reduced_a and b.dim == reduced_b:
             self.state[out] = PARTIAL
             self.layout.splits[number] = (Split.K, joined(a, b, 0).num_units)
-        elif a is not None and b is not None and a.dim == b.dim == 0 and a_rank == 3 and name != "_grouped_mm":
+        elif (
+            a is not None and b is not None and a.dim == b.dim == 0 and a_rank == 3 and name != "_grouped_mm"
+        ):
             both = joined(a, b, 0)
             self.state[out] = both
             self.layout.splits[number] = (Split.BATCH, both.num_units)
-        elif a is not None and b is None and a.dim == 0 and a_rank == b_rank == 3 and self._is_broadcast(right):
+        elif (
+            a is not None and b is None and a.dim == 0 and a_rank == b_rank == 3 and self._is_broadcast(right)
+        ):
             self.state[out] = a
             self.layout.splits[number] = (Split.BATCH, a.num_units)
         elif a is not None and b is None and a.dim == row:
@@ -275,7 +277,7 @@ class _Pass:
         state = self.state.get(table)
         is_vocabulary = self.trace.tensors[index].is_index and rows >= MIN_VOCABULARY
         if state is None and is_vocabulary and traced.parameter and self._may_deal(table):
-            state = self._deal(table, 0, rows, is_padded=True)
+            state = self._deal(table, 0, is_padded=True)
         out = op.outputs[0]
         if isinstance(state, Shard) and state.dim == 0:
             self.dealt_tables.add(index)
@@ -385,7 +387,11 @@ class _Pass:
         assert isinstance(state, Shard)
         rank = len(self._shape(source))
         given = op.args[1]
-        axes = {int(a) % rank for a in (given if isinstance(given, tuple) else (given,))} if given != () else set()
+        axes = (
+            {int(a) % rank for a in (given if isinstance(given, tuple) else (given,))}
+            if given != ()
+            else set()
+        )
         axes = axes or set(range(rank))
         if state.dim in axes:
             if not is_linear:
@@ -481,7 +487,7 @@ class _Pass:
             return False
         others = [t for t, s in zip(tensors, states, strict=True) if s is None]
         if name in ("add", "add_", "sub"):
-            # Where gradients meet, one chip adds the whole one to its summand: one all-reduce for the sum of all.
+            # Where gradients meet, one chip adds the whole one to its summand: one all-reduce for all.
             same = all(self._shape(t) == self._shape(op.outputs[0]) for t in others)
             return not others or (op.is_backward and same)
         if name in ("_to_copy", "copy_") and not others:
@@ -498,7 +504,7 @@ class _Pass:
         if not op.is_backward and all(self._shape(t)[-1] == 1 for t in others):
             return True  # rows scaled one by one, as an expert's result is by its router weight
         readers = self.readers[out]
-        # The product that a row sum follows, as in a router weight's gradient: cheaper to complete after the sum.
+        # A product that a row sum follows, as in a router weight's gradient: complete it after the sum.
         return bool(readers) and all(self.trace.ops[r].target == "aten.sum" for r in readers)
 
     def _demand_whole(self, op: TracedOp) -> None:
@@ -543,7 +549,7 @@ class _Pass:
         """The states along a chain whose first tensor is dealt out as ``shard``; None if it cannot be."""
         states: list[State] = [shard]
         current = shard
-        for source, made in zip(chain, chain[1:], strict=False):
+        for source, made in pairwise(chain):
             op = self.trace.ops[self.maker[made]]
             if op.target == "aten.embedding":
                 if current.dim == 0:
@@ -552,23 +558,25 @@ class _Pass:
             else:
                 try:
                     current = through_view(
-                        op.target.partition(".")[2], op.args[1:], current, self._shape(source), self._shape(made)
+                        op.target.partition(".")[2],
+                        op.args[1:],
+                        current,
+                        self._shape(source),
+                        self._shape(made),
                     )
                 except SplitConflictError:
                     return None
             states.append(current)
         return states
 
-    def _deal(self, tensor: int, dim: int, num_units: int, *, is_padded: bool) -> Shard | None:
+    def _deal(self, tensor: int, dim: int, *, is_padded: bool) -> Shard | None:
         """Deal out the parameter behind ``tensor`` so that ``tensor`` is dealt out along ``dim``."""
         chain = self._chain(tensor)
         if chain is None:
             return None
         name = self.trace.tensors[chain[0]].parameter
         for base_dim, length in enumerate(self._shape(chain[0])):
-            shard = Shard(
-                dim=base_dim, num_units=length, is_padded=is_padded, blame=frozenset({name})
-            )
+            shard = Shard(dim=base_dim, num_units=length, is_padded=is_padded, blame=frozenset({name}))
             states = self._carried(chain, shard)
             last = states[-1] if states else None
             if states and isinstance(last, Shard) and last.dim == dim:
@@ -579,7 +587,7 @@ class _Pass:
     def _match(self, tensor: int, dim: int, like: Shard) -> None:
         """Make a whole operand fit a dealt-out one: constants are cut freely, parameters dealt out too."""
         state = self.state.get(tensor)
-        if isinstance(state, Shard) and state.dim == dim or self._is_constant(tensor):
+        if (isinstance(state, Shard) and state.dim == dim) or self._is_constant(tensor):
             return
         chain = self._chain(tensor)
         if chain is None:
@@ -617,7 +625,11 @@ class _Pass:
             op = self.trace.ops[self.maker[root]]
             source = op.inputs[0] if op.inputs else root
             is_same_size = self.trace.tensors[source].num_elements == self.trace.tensors[root].num_elements
-            if kind_of(op.target) is not OpKind.VIEW or not is_same_size or self.state.get(source) is not PARTIAL:
+            if (
+                kind_of(op.target) is not OpKind.VIEW
+                or not is_same_size
+                or self.state.get(source) is not PARTIAL
+            ):
                 break
             root = source
             passed.append(root)
@@ -626,5 +638,9 @@ class _Pass:
             self.state[made] = None
         for made, source_op in self.maker.items():
             op = self.trace.ops[source_op]
-            if self.state.get(made) is PARTIAL and kind_of(op.target) is OpKind.VIEW and op.inputs[0] in passed:
+            if (
+                self.state.get(made) is PARTIAL
+                and kind_of(op.target) is OpKind.VIEW
+                and op.inputs[0] in passed
+            ):
                 self.state[made] = None

@@ -59,7 +59,9 @@ def whole_model(
     for traced in used:
         type_of[traced] = len(types)
         parameters = tuple(_parameter(name, size, owners.numbers, shared) for name, size in owners.of(traced))
-        types.append(shared.build(traced, _type_name(layers.layers[traced], stacks, used, layers), parameters))
+        types.append(
+            shared.build(traced, _type_name(layers.layers[traced], stacks, used, layers), parameters)
+        )
     return ModelGraph(
         name=source.name,
         seq_len=source.seq_len,
@@ -154,8 +156,8 @@ def _owners(source: Source, stacks: tuple[Stack, ...], trace: AffineTrace, layer
     first_user: dict[str, int] = {}
     for number, layer in enumerate(layers.layers):
         for op in layer.forward:
-            for tensor in trace.ops[op].inputs:
-                name = trace.tensors[tensor].parameter
+            for read in trace.ops[op].inputs:
+                name = trace.tensors[read].parameter
                 if name:
                     first_user.setdefault(name, number)
     blocks = {(layer.stack, layer.block): i for i, layer in enumerate(layers.layers) if layer.is_block}
@@ -205,9 +207,7 @@ def _edges(shared: Assembler, placed: list[_Placed], stacks: tuple[Stack, ...]) 
         traced = layer.traced
         if layer.stack >= 0 and layer.block in stacks[layer.stack].traced:
             own = stacks[layer.stack].traced.index(layer.block)
-            traced = next(
-                i for i, t in enumerate(layers) if t.stack == layer.stack and t.block == own
-            )
+            traced = next(i for i, t in enumerate(layers) if t.stack == layer.stack and t.block == own)
         for tensor in shared.crossing_inputs(traced):
             maker = shared.layer_of_tensor(tensor)
             assert maker is not None
@@ -238,7 +238,11 @@ def _outside_source(source: TracedLayer, stack: Stack) -> int:
 def _is_broadcast(shared: Assembler, tensor: int, source: TracedLayer) -> bool:
     """Whether several later blocks read it, as T5's do the position bias of the first."""
     layers = shared.partition.layers
-    later = [r for r in shared.layers_reading(tensor) if layers[r].stack == source.stack and layers[r].block > source.block]
+    later = [
+        r
+        for r in shared.layers_reading(tensor)
+        if layers[r].stack == source.stack and layers[r].block > source.block
+    ]
     return len(later) > 1
 
 

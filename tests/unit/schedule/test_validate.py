@@ -56,7 +56,10 @@ def test_a_valid_schedule_has_no_violations():
         (answer(9, ("a", -1, ONE), ("b", 9, ONE)), "a starts at -1"),
         (answer(19, ("a", 0, ONE), ("b", 10, ONE)), "the last op ends at 20"),
         (answer(20, ("a", 0, ONE), ("b", 10, ONE), bound=21), "above the makespan"),
-        (answer(20, ("a", 0, ONE), ("b", 10, ONE), bound=19, status=ScheduleStatus.OPTIMAL), "called optimal"),
+        (
+            answer(20, ("a", 0, ONE), ("b", 10, ONE), bound=19, status=ScheduleStatus.OPTIMAL),
+            "called optimal",
+        ),
         (answer(0, status=ScheduleStatus.INFEASIBLE), "every op has a possible mode"),
     ],
 )

@@ -1,0 +1,54 @@
+"""``rephaze models``: the zoo at a glance."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Annotated
+
+import typer
+
+from rephaze.cli.amounts import PIPED_WIDTH, amount, byte_amount
+from rephaze.cli.output import JsonOption, print_json, stdout
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command("models")(models)
+
+
+def models(
+    attention: Annotated[str, typer.Option("--attention", help="fused or eager.")] = "fused",
+    as_json: JsonOption = False,
+) -> None:
+    """List the models that ship with rephaze; none of them needs torch.
+
+    Example: rephaze models --json
+    """
+    from rephaze.workload.summary import summarize
+    from rephaze.workload.zoo import ZOO_NAMES, load_model
+
+    summaries = [summarize(load_model(name, attention)) for name in ZOO_NAMES]
+    if as_json:
+        for summary in summaries:
+            print_json(asdict(summary))
+        return
+    from rich.table import Table
+
+    table = Table(
+        title=f"Zoo ({attention} attention; per sample, backward not counted)", title_justify="left"
+    )
+    table.add_column("model", no_wrap=True)
+    for heading in ("parameters", "layers", "tokens", "forward FLOP", "saved"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    table.add_column("legal tp")
+    for summary in summaries:
+        table.add_row(
+            summary.name,
+            amount(summary.num_parameters),
+            str(summary.num_layers),
+            str(summary.seq_len),
+            amount(summary.forward_flops_per_sample),
+            byte_amount(summary.saved_bytes_per_sample),
+            " ".join(map(str, summary.legal_tp)),
+        )
+    stdout.print(table, width=None if stdout.is_terminal else PIPED_WIDTH)

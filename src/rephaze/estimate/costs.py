@@ -1,0 +1,80 @@
+"""What one operator costs on many chips, and the chips' rates it is computed from.
+
+Axis letters: c = chip.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rephaze.types.chip import ChipTable
+from rephaze.types.energy import AccessEnergy
+from rephaze.types.latency import IMPOSSIBLE_CYCLES
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ChipRates:
+    """Columns the cost formulas use, in bytes and operations per clock cycle."""
+
+    chips: ChipTable
+    energy: AccessEnergy
+    hbm_bytes_per_cycle_c: Floats
+    buffer_bytes_per_cycle_c: Floats
+
+    def __len__(self) -> int:
+        return len(self.chips)
+
+
+def chip_rates(chips: ChipTable, energy: AccessEnergy) -> ChipRates:
+    """The rates of these chips."""
+    return ChipRates(
+        chips=chips,
+        energy=energy,
+        hbm_bytes_per_cycle_c=chips.hbm_bytes_per_s / chips.clock_hz,
+        buffer_bytes_per_cycle_c=chips.global_buffer_bytes_per_cycle,
+    )
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ModeCost:
+    """One operator in one mode: time, what it moves, energy; infinite time where it cannot run."""
+
+    cycles_c: Floats
+    hbm_bytes_c: Floats
+    buffer_bytes_c: Floats
+    energy_j_c: Floats
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class OpCost:
+    """One operator on one core and on all cores of its engine."""
+
+    one_core: ModeCost
+    all_cores: ModeCost
+
+
+def bounded_by_memory(cycles_c: Floats, hbm_bytes_c: Floats, buffer_bytes_c: Floats, rates: ChipRates) -> Floats:
+    """The time of work that overlaps its memory traffic: the slowest of the three."""
+    hbm = hbm_bytes_c / rates.hbm_bytes_per_cycle_c
+    buffer = buffer_bytes_c / rates.buffer_bytes_per_cycle_c
+    return np.maximum(np.maximum(cycles_c, hbm), buffer)
+
+
+def whole_cycles(cycles_c: Floats) -> Ints:
+    """Cycles rounded up; ``IMPOSSIBLE_CYCLES`` where infinite."""
+    possible = np.isfinite(cycles_c) & (cycles_c < IMPOSSIBLE_CYCLES)
+    rounded = np.ceil(np.where(possible, cycles_c, 0.0) - 1e-9).astype(np.int64)
+    return np.where(possible, rounded, IMPOSSIBLE_CYCLES)
+
+
+def share_of(num_bytes_c: Floats, cycles_c: Ints, bytes_per_cycle_c: Floats) -> Floats:
+    """The part of a bandwidth held while the operator runs; at most 1 by construction of its time."""
+    busy = num_bytes_c / bytes_per_cycle_c
+    share = np.divide(busy, cycles_c, out=np.zeros_like(busy), where=cycles_c > 0)
+    return np.minimum(1.0, share)

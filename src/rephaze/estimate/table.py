@@ -1,0 +1,196 @@
+"""The estimates of a whole operator graph on many chips, as the scheduler takes them.
+
+Axis letters: o = operator, c = chip.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rephaze.estimate.attention import attention_cost
+from rephaze.estimate.collectives import collective_s, group_levels, paper_all_reduce_s
+from rephaze.estimate.costs import (
+    ModeCost,
+    OpCost,
+    bounded_by_memory,
+    chip_rates,
+    share_of,
+    whole_cycles,
+)
+from rephaze.estimate.gemm_costs import Dims, GemmColumns, GemmMemo
+from rephaze.estimate.models import CostModel
+from rephaze.estimate.vector import lane_cycles, paper_vector_cost, traffic_energy_j, vector_cost, vector_energy_j
+from rephaze.estimate.weights import paper_lane_cycles
+from rephaze.types.chip import ChipTable
+from rephaze.types.cluster import Cluster
+from rephaze.types.energy import AccessEnergy
+from rephaze.types.graph import CollectiveKind, Op, OpGraph, OpKind
+from rephaze.types.latency import Engine, LatencyTable
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+MapGemm = Callable[[GemmColumns, Dims], ModeCost]
+
+
+def engine_of(op: Op) -> Engine:
+    """What an operator holds while it runs."""
+    if op.kind is OpKind.VIEW:
+        return Engine.NONE
+    if op.kind is OpKind.COLLECTIVE:
+        return Engine.LINK
+    if op.kind is OpKind.ATTENTION or (op.kind is OpKind.GEMM and op.vector):
+        return Engine.FUSED
+    return Engine.TENSOR if op.kind is OpKind.GEMM else Engine.VECTOR
+
+
+class Estimator:
+    """Operators on a set of chips under one cost model.
+
+    Args:
+        chips: The chips.
+        energy: Their energy per operation and byte.
+        cluster: The network collectives run over.
+        model: The cost model.
+        memo: Mapped GEMMs, shared among estimators; by default one of its own.
+    """
+
+    def __init__(
+        self,
+        chips: ChipTable,
+        energy: AccessEnergy,
+        cluster: Cluster,
+        model: CostModel,
+        memo: GemmMemo | None = None,
+    ) -> None:
+        self.rates = chip_rates(chips, energy)
+        self.cluster, self.model = cluster, model
+        shared = memo if memo is not None else GemmMemo()
+        self._one_core = GemmColumns(self.rates, np.ones(len(chips), dtype=np.int64), model, shared)
+        self._all_cores = GemmColumns(self.rates, chips.num_tensor_cores, model, shared)
+
+    def exact(self, graph: OpGraph, microbatch: int) -> LatencyTable:
+        """Every operator of the graph, GEMMs by the mapper."""
+        return self._table(graph, microbatch, GemmColumns.exact)
+
+    def bound(self, graph: OpGraph, microbatch: int) -> LatencyTable:
+        """No more than ``exact`` in cycles, and in the time each bandwidth is busy; GEMMs in closed form."""
+        return self._table(graph, microbatch, GemmColumns.bound)
+
+    def op_cost(self, op: Op, microbatch: int, map_gemm: MapGemm = GemmColumns.exact) -> OpCost:
+        """One operator in both modes."""
+        if op.kind is OpKind.GEMM:
+            return self._gemm_cost(op, microbatch, map_gemm)
+        if op.kind is OpKind.ATTENTION:
+            return attention_cost(op, microbatch, self.rates)
+        if op.kind is OpKind.COLLECTIVE:
+            return self._collective_cost(op, microbatch)
+        if self.model.has_memory_terms:
+            return vector_cost(op, microbatch, self.rates)
+        return paper_vector_cost(op, microbatch, self.rates)
+
+    def _table(self, graph: OpGraph, microbatch: int, map_gemm: MapGemm) -> LatencyTable:
+        shape = (len(graph.ops), len(self.rates))
+        cycles = [np.zeros(shape, dtype=np.int64) for _ in range(2)]
+        energy, hbm, buffer = ([np.zeros(shape) for _ in range(2)] for _ in range(3))
+        # Layers repeat operators of one shape (three projections, two norms): each is costed once.
+        known: dict[tuple[object, ...], int] = {}
+        for o, op in enumerate(graph.ops):
+            if op.kind is OpKind.VIEW:
+                continue
+            key = _shape_key(op)
+            twin = known.setdefault(key, o)
+            if twin != o:
+                for rows in (*cycles, *energy, *hbm, *buffer):
+                    rows[o] = rows[twin]
+                continue
+            cost = self.op_cost(op, microbatch, map_gemm)
+            for m, mode in enumerate((cost.one_core, cost.all_cores)):
+                cycles[m][o] = whole_cycles(mode.cycles_c)
+                energy[m][o] = mode.energy_j_c
+                hbm[m][o] = share_of(mode.hbm_bytes_c, cycles[m][o], self.rates.hbm_bytes_per_cycle_c)
+                buffer[m][o] = share_of(mode.buffer_bytes_c, cycles[m][o], self.rates.buffer_bytes_per_cycle_c)
+        return LatencyTable(
+            op_names=tuple(op.name for op in graph.ops),
+            engines=tuple(engine_of(op) for op in graph.ops),
+            one_core_cycles_oc=cycles[0],
+            all_cores_cycles_oc=cycles[1],
+            one_core_j_oc=energy[0],
+            all_cores_j_oc=energy[1],
+            one_core_hbm_share_oc=hbm[0],
+            all_cores_hbm_share_oc=hbm[1],
+            one_core_buffer_share_oc=buffer[0],
+            all_cores_buffer_share_oc=buffer[1],
+        )
+
+    def _gemm_cost(self, op: Op, microbatch: int, map_gemm: MapGemm) -> OpCost:
+        assert op.gemm is not None
+        gemm = op.gemm
+        dims = (gemm.batch.at(microbatch), gemm.m.at(microbatch), gemm.n.at(microbatch), gemm.k.at(microbatch))
+        one, all_ = map_gemm(self._one_core, dims), map_gemm(self._all_cores, dims)
+        if not op.vector:
+            return OpCost(one_core=one, all_cores=all_)
+        lanes = self.rates.chips
+        return OpCost(
+            one_core=self._fused(op, microbatch, dims, one, lanes.vector_lanes),
+            all_cores=self._fused(op, microbatch, dims, all_, lanes.num_lanes),
+        )
+
+    def _fused(self, op: Op, microbatch: int, dims: Dims, product: ModeCost, lanes_c: Ints) -> ModeCost:
+        """A GEMM with absorbed element work: both engines at once, element by element."""
+        if not self.model.has_memory_terms:
+            # The paper adds each absorbed operator's constant once, whatever the size.
+            extra = sum(paper_lane_cycles(work.function) for work in op.vector)
+            return ModeCost(
+                cycles_c=product.cycles_c + extra,
+                hbm_bytes_c=product.hbm_bytes_c,
+                buffer_bytes_c=product.buffer_bytes_c,
+                energy_j_c=product.energy_j_c,
+            )
+        batch, m, n, k = dims
+        own_bytes = 2.0 * batch * (float(m) * k + float(k) * n + float(m) * n)
+        moved = float(op.input_bytes.at(microbatch) + op.output_bytes.at(microbatch))
+        # Operands of the absorbed work (a residual, a mask) come on top of the product's own matrices.
+        side_bytes = max(0.0, moved - own_bytes)
+        hbm_c, buffer_c = product.hbm_bytes_c + side_bytes, product.buffer_bytes_c + side_bytes
+        work_c = np.maximum(product.cycles_c, lane_cycles(op, microbatch, lanes_c))
+        side_j = traffic_energy_j(
+            np.full(len(self.rates), side_bytes), np.full(len(self.rates), side_bytes), self.rates
+        )
+        return ModeCost(
+            cycles_c=bounded_by_memory(work_c, hbm_c, buffer_c, self.rates),
+            hbm_bytes_c=hbm_c,
+            buffer_bytes_c=buffer_c,
+            energy_j_c=product.energy_j_c + vector_energy_j(op, microbatch, self.rates) + side_j,
+        )
+
+    def _collective_cost(self, op: Op, microbatch: int) -> OpCost:
+        assert op.collective is not None
+        payload = float(op.collective.payload_bytes.at(microbatch))
+        mode = _link_cost(op.collective.kind, payload, op.collective.num_members, self)
+        return OpCost(one_core=mode, all_cores=mode)
+
+
+def _link_cost(kind: CollectiveKind, payload: float, num_members: int, estimator: Estimator) -> ModeCost:
+    rates, cluster = estimator.rates, estimator.cluster
+    one = np.ones(len(rates))
+    if not estimator.model.has_network_latency:
+        seconds = paper_all_reduce_s(payload, num_members, cluster.levels[0].bytes_per_s)
+        moved = 0.0
+    else:
+        seconds = collective_s(kind, payload, group_levels(cluster, num_members))
+        # Sent from and received into memory.
+        moved = 2.0 * payload
+    cycles = seconds * rates.chips.clock_hz
+    link_bytes = 2.0 * payload * (num_members - 1) / num_members
+    energy_j = link_bytes * rates.energy.link_j_per_byte_c + moved * rates.energy.hbm_j_per_byte_c
+    slowest = np.maximum(cycles, moved / rates.hbm_bytes_per_cycle_c)
+    return ModeCost(cycles_c=slowest, hbm_bytes_c=moved * one, buffer_bytes_c=0 * one, energy_j_c=energy_j)
+
+
+def _shape_key(op: Op) -> tuple[object, ...]:
+    """All a cost depends on: operators that agree here cost the same."""
+    return (op.kind, op.gemm, op.attention, op.collective, op.vector, op.input_bytes, op.output_bytes)

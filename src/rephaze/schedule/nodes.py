@@ -1,0 +1,204 @@
+"""The memory of the best-first search: nodes as rows of arrays, a heap of open ones, a table by started set.
+
+Axis letters: n = node, i = operator, m = mode, r = resource, w = word of a bitset, k = weight set, s = slot
+of a running operator.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numba as nb
+import numpy as np
+
+from rephaze.schedule.relaxation import NEVER
+
+# Columns of Nodes.fact: one row a node.
+TIME, NUM_RUNNING, LAST, PARENT, ACTION, BEGAN, BOUND, STATE, NEXT, DEPTH, WAITED = range(11)
+NUM_FACTS = 11
+# Node states.
+OPEN, EXPANDED, DEAD = 0, 1, 2
+# Entries of Nodes.control.
+NUM_NODES, HEAP_SIZE, INCUMBENT, BEST_NODE, NUM_EXPANDED, NUM_SETS, NEXT_RELAX, RELAX_STEP = range(8)
+NUM_CONTROLS = 8
+
+
+class Task(NamedTuple):
+    """The part to schedule, as arrays."""
+
+    dur_im: Any
+    need_imr: Any
+    cap_r: Any
+    frac_imr: Any
+    """What bounds weigh by: parts of each capacity, then sets that never overlap (``relaxation.relax``)."""
+    ancestors_iw: Any
+    descendants_iw: Any
+    pred_start: Any
+    pred_index: Any
+    tail_i: Any
+    twin_i: Any
+    """The twin that must start no later, or -1."""
+    exclusive: bool
+    """All-cores operators stop the whole chip."""
+
+
+class Nodes(NamedTuple):
+    """The search's memory; arrays are replaced by longer ones when full."""
+
+    fact: Any
+    bits: Any
+    """Started, then barred from one core, from all cores, and from all cores for good: W words each."""
+    running: Any
+    """Operator * 2 + mode."""
+    finish: Any
+    heap: Any
+    bucket: Any
+    weight: Any
+    """weight[k, i, m] of the weight sets in use."""
+    price: Any
+    """price[k, i]: the cheaper mode's duration times its weight."""
+    control: Any
+
+
+def new_nodes(task: Task, width: int, capacity: int, max_sets: int) -> Nodes:
+    """Empty memory for a search, with its root.
+
+    Args:
+        task: The part.
+        width: Most operators that can run at once.
+        capacity: Nodes to make room for.
+        max_sets: Weight sets to make room for.
+    """
+    size, words = task.ancestors_iw.shape
+    nodes = Nodes(
+        fact=np.zeros((capacity, NUM_FACTS), dtype=np.int64),
+        bits=np.zeros((capacity, 4 * words), dtype=np.uint64),
+        running=np.zeros((capacity, width), dtype=np.int32),
+        finish=np.zeros((capacity, width), dtype=np.int64),
+        heap=np.zeros(capacity, dtype=np.int64),
+        bucket=np.full(2 * capacity, -1, dtype=np.int64),
+        weight=np.zeros((max_sets, size, 2)),
+        price=np.zeros((max_sets, size)),
+        control=np.zeros(NUM_CONTROLS, dtype=np.int64),
+    )
+    nodes.fact[0, [LAST, PARENT, ACTION, NEXT]] = -1
+    nodes.control[[NUM_NODES, HEAP_SIZE, NEXT_RELAX, RELAX_STEP]] = 1, 1, 64, 256
+    nodes.control[BEST_NODE] = -1
+    return nodes
+
+
+def enlarged(nodes: Nodes, capacity: int) -> Nodes:
+    """The same search with room for more nodes."""
+    used = int(nodes.control[NUM_NODES])
+
+    def longer(array: Any) -> Any:
+        fresh = np.zeros((capacity, *array.shape[1:]), dtype=array.dtype)
+        fresh[: len(array)] = array
+        return fresh
+
+    grown = nodes._replace(
+        fact=longer(nodes.fact),
+        bits=longer(nodes.bits),
+        running=longer(nodes.running),
+        finish=longer(nodes.finish),
+        heap=longer(nodes.heap),
+        bucket=np.full(2 * capacity, -1, dtype=np.int64),
+    )
+    _file_again(grown.fact, grown.bits, grown.bucket, grown.bits.shape[1] // 4, used)
+    return grown
+
+
+@nb.njit(cache=True)
+def add_weights(task: Task, nodes: Nodes, weight_im: Any) -> None:
+    """Take one more weight set into use; the oldest but the first two goes when there is no room."""
+    control = nodes.control
+    max_sets = nodes.weight.shape[0]
+    k = control[NUM_SETS]
+    if k >= max_sets:
+        k = 2 + k % (max_sets - 2)
+    control[NUM_SETS] += 1
+    for i in range(task.dur_im.shape[0]):
+        lowest = 1e300
+        for m in range(2):
+            nodes.weight[k, i, m] = weight_im[i, m]
+            if task.dur_im[i, m] < NEVER:
+                lowest = min(lowest, weight_im[i, m] * task.dur_im[i, m])
+        nodes.price[k, i] = lowest
+
+
+@nb.njit(cache=True)
+def has_bit(bits: Any, n: int, offset: int, i: int) -> Any:
+    """Whether bit i of the bitset that begins at word ``offset`` of row n is set."""
+    return (bits[n, offset + (i >> 6)] >> np.uint64(i & 63)) & np.uint64(1) != np.uint64(0)
+
+
+@nb.njit(cache=True)
+def set_bit(bits: Any, n: int, offset: int, i: int) -> None:
+    """Set bit i of the bitset that begins at word ``offset`` of row n."""
+    bits[n, offset + (i >> 6)] |= np.uint64(1) << np.uint64(i & 63)
+
+
+@nb.njit(cache=True)
+def hash_bits(bits: Any, n: int, words: int) -> Any:
+    """A number from 0 up that mixes the first words of row n."""
+    mixed = np.uint64(0x9E3779B97F4A7C15)
+    for w in range(words):
+        mixed ^= bits[n, w]
+        mixed *= np.uint64(0xFF51AFD7ED558CCD)
+        mixed ^= mixed >> np.uint64(32)
+    return np.int64(mixed >> np.uint64(2))
+
+
+@nb.njit(cache=True)
+def _file_again(fact: Any, bits: Any, bucket: Any, words: int, used: int) -> None:
+    for n in range(used):
+        # 2 in WAITED marks those that are on file.
+        if fact[n, WAITED] >= 2:
+            b = hash_bits(bits, n, words) % bucket.shape[0]
+            fact[n, NEXT] = bucket[b]
+            bucket[b] = n
+
+
+@nb.njit(cache=True)
+def _comes_first(fact: Any, a: int, b: int) -> Any:
+    if fact[a, BOUND] != fact[b, BOUND]:
+        return fact[a, BOUND] < fact[b, BOUND]
+    if fact[a, DEPTH] != fact[b, DEPTH]:
+        return fact[a, DEPTH] > fact[b, DEPTH]
+    return a > b
+
+
+@nb.njit(cache=True)
+def push(heap: Any, fact: Any, control: Any, n: int) -> None:
+    """Put node n into the heap."""
+    at = control[HEAP_SIZE]
+    control[HEAP_SIZE] += 1
+    while at > 0:
+        up = (at - 1) >> 1
+        if not _comes_first(fact, n, heap[up]):
+            break
+        heap[at] = heap[up]
+        at = up
+    heap[at] = n
+
+
+@nb.njit(cache=True)
+def pop(heap: Any, fact: Any, control: Any) -> Any:
+    """Take the node of least bound, and of those the deepest, from the heap."""
+    top = heap[0]
+    control[HEAP_SIZE] -= 1
+    size = control[HEAP_SIZE]
+    moved = heap[size]
+    at = 0
+    while True:
+        low = 2 * at + 1
+        if low >= size:
+            break
+        if low + 1 < size and _comes_first(fact, heap[low + 1], heap[low]):
+            low += 1
+        if not _comes_first(fact, heap[low], moved):
+            break
+        heap[at] = heap[low]
+        at = low
+    heap[at] = moved
+    return top

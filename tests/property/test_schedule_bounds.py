@@ -1,0 +1,88 @@
+"""Vectorised bounds against exact optima: never above, and never above the serial schedule either."""
+
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from rephaze.schedule.bounds import lower_bounds, serial_makespans
+from rephaze.schedule.solve import schedule_on_chip
+from rephaze.schedule.structure import compile_structure
+from rephaze.types.latency import IMPOSSIBLE_CYCLES, Engine, LatencyTable
+from rephaze.types.schedule import Exclusion, ScheduleStatus
+
+
+@st.composite
+def layers(draw, num_chips=4):
+    size = draw(st.integers(1, 9))
+    engines = tuple(draw(st.sampled_from(list(Engine))) for _ in range(size))
+    edges = [(a, b) for b in range(size) for a in range(b) if draw(st.integers(0, 3)) == 0]
+    rng = np.random.default_rng(draw(st.integers(0, 10**6)))
+    shape = (size, num_chips)
+    free = np.array([engine is Engine.NONE for engine in engines])[:, None]
+    one = np.where(free, 0, rng.integers(0, 60, shape))
+    every = np.where(free, 0, rng.integers(0, 60, shape))
+    one[~free[:, 0] & (rng.random(size) < 0.05)] = IMPOSSIBLE_CYCLES
+    every[(rng.random(shape) < 0.05) & ~free] = IMPOSSIBLE_CYCLES
+    scale = draw(st.sampled_from([0.0, 0.5, 1.0]))
+    shares = [np.round(scale * rng.random(shape), 2) for _ in range(4)]
+    table = LatencyTable(
+        op_names=tuple(f"o{o}" for o in range(size)),
+        engines=engines,
+        one_core_cycles_oc=one.astype(np.int64),
+        all_cores_cycles_oc=every.astype(np.int64),
+        one_core_j_oc=np.zeros(shape),
+        all_cores_j_oc=np.zeros(shape),
+        one_core_hbm_share_oc=shares[0],
+        all_cores_hbm_share_oc=shares[1],
+        one_core_buffer_share_oc=shares[2],
+        all_cores_buffer_share_oc=shares[3],
+    )
+    cores = rng.integers(1, 5, (2, num_chips))
+    return compile_structure(engines, edges), table, cores[0], cores[1], draw(st.sampled_from(list(Exclusion)))
+
+
+@settings(max_examples=150, deadline=None)
+@given(layers())
+def test_bounds_bracket_every_optimum(layer):
+    structure, table, tensor_c, vector_c, exclusion = layer
+    below = lower_bounds(
+        structure, table, num_tensor_cores_c=tensor_c, num_vector_cores_c=vector_c, exclusion=exclusion
+    )
+    above = serial_makespans(structure, table)
+    for c in range(len(tensor_c)):
+        exact = schedule_on_chip(
+            structure,
+            table,
+            c,
+            num_tensor_cores=int(tensor_c[c]),
+            num_vector_cores=int(vector_c[c]),
+            exclusion=exclusion,
+        )
+        if exact.status is ScheduleStatus.INFEASIBLE:
+            assert below[c] == above[c] == IMPOSSIBLE_CYCLES
+        else:
+            assert exact.status is ScheduleStatus.OPTIMAL
+            assert below[c] <= exact.makespan_cycles <= above[c]
+
+
+def test_the_bound_of_a_chain_is_exact():
+    engines = (Engine.TENSOR, Engine.VECTOR, Engine.LINK)
+    zero = np.zeros((3, 2))
+    table = LatencyTable(
+        op_names=("a", "b", "c"),
+        engines=engines,
+        one_core_cycles_oc=np.array([[9, 8], [5, 5], [3, 3]], dtype=np.int64),
+        all_cores_cycles_oc=np.array([[4, 9], [6, 6], [3, 3]], dtype=np.int64),
+        one_core_j_oc=zero,
+        all_cores_j_oc=zero,
+        one_core_hbm_share_oc=zero,
+        all_cores_hbm_share_oc=zero,
+        one_core_buffer_share_oc=zero,
+        all_cores_buffer_share_oc=zero,
+    )
+    cores = np.array([2, 2])
+    structure = compile_structure(engines, [(0, 1), (1, 2)])
+    found = lower_bounds(
+        structure, table, num_tensor_cores_c=cores, num_vector_cores_c=cores, exclusion=Exclusion.ENGINE
+    )
+    assert found.tolist() == [12, 16] == serial_makespans(structure, table).tolist()

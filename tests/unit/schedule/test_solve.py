@@ -1,0 +1,174 @@
+import numpy as np
+import pytest
+
+from rephaze.schedule.parts import Solver
+from rephaze.schedule.solve import ScheduleMemo, schedule_layer, schedule_on_chip, solve_problem
+from rephaze.schedule.structure import compile_structure
+from rephaze.schedule.validate import find_violations
+from rephaze.types.latency import IMPOSSIBLE_CYCLES, Engine, LatencyTable
+from rephaze.types.schedule import Exclusion, Mode, ScheduleOp, ScheduleProblem, ScheduleStatus
+
+T, V, F, L, N = Engine.TENSOR, Engine.VECTOR, Engine.FUSED, Engine.LINK, Engine.NONE
+
+
+def problem_of(rows, edges=(), tensor=1, vector=1, rule=Exclusion.CHIP):
+    ops = tuple(
+        ScheduleOp(name=f"o{o}", engine=engine, one_core_cycles=one, all_cores_cycles=every, **dict(shares))
+        for o, (engine, one, every, *shares) in enumerate(rows)
+    )
+    return ScheduleProblem(
+        num_tensor_cores=tensor, num_vector_cores=vector, ops=ops, edges=edges, all_cores_excludes=rule
+    )
+
+
+def random_problem(seed, size=10, rule=Exclusion.CHIP, shares=False):
+    rng = np.random.default_rng(seed)
+    rows = []
+    for _ in range(size):
+        one = int(rng.integers(5, 400))
+        row = [list((T, V, F, L))[rng.integers(0, 4)], one, int(one / rng.uniform(0.8, 4)) + 1]
+        if shares:
+            row += [("one_core_hbm_share", rng.integers(0, 50) / 100), ("all_cores_hbm_share", rng.integers(0, 100) / 100)]
+        rows.append(tuple(row))
+    edges = tuple((a, b) for b in range(size) for a in range(b) if rng.random() < 1.5 / size)
+    return problem_of(rows, edges, int(rng.integers(1, 4)), int(rng.integers(1, 4)), rule)
+
+
+def test_the_paper_example_two_gemms_share_or_take_turns():
+    # Two one-core cycles of 100 side by side on two cores, or 60 after 60: sharing wins.
+    found = solve_problem(problem_of([(T, 100, 60), (T, 100, 60)], tensor=2))
+    assert (found.makespan_cycles, found.status) == (100, ScheduleStatus.OPTIMAL)
+    found = solve_problem(problem_of([(T, 100, 40), (T, 100, 40)], tensor=2))
+    assert found.makespan_cycles == 80
+    assert {start.mode for start in found.starts} == {Mode.ALL_CORES}
+
+
+def test_no_ops_take_no_time():
+    found = solve_problem(problem_of([]))
+    assert (found.status, found.makespan_cycles, found.starts) == (ScheduleStatus.OPTIMAL, 0, ())
+
+
+def test_views_start_when_their_inputs_are_ready():
+    problem = problem_of([(T, 10, 10), (N, 0, 0), (V, 5, 5)], edges=((0, 1), (1, 2)))
+    found = solve_problem(problem)
+    assert [start.start_cycles for start in found.starts] == [0, 10, 10]
+    assert find_violations(problem, found) == []
+
+
+def test_one_impossible_mode_leaves_the_other():
+    found = solve_problem(problem_of([(T, IMPOSSIBLE_CYCLES, 7), (V, 9, IMPOSSIBLE_CYCLES)]))
+    assert found.makespan_cycles == 16
+    assert [start.mode for start in found.starts] == [Mode.ALL_CORES, Mode.ONE_CORE]
+
+
+def test_the_op_that_cannot_run_is_named():
+    found = solve_problem(problem_of([(T, 5, 5), (V, IMPOSSIBLE_CYCLES, IMPOSSIBLE_CYCLES)]))
+    assert found.status is ScheduleStatus.INFEASIBLE
+    assert "'o1'" in found.reason
+    assert found.starts == ()
+
+
+def test_links_overlap_cores_but_not_each_other():
+    found = solve_problem(problem_of([(L, 10, 10), (L, 10, 10), (T, 20, 20)]))
+    assert found.makespan_cycles == 20
+
+
+def test_shares_keep_ops_apart():
+    wide = [("one_core_hbm_share", 0.6)]
+    assert solve_problem(problem_of([(T, 10, 10, *wide), (V, 10, 10)])).makespan_cycles == 10
+    assert solve_problem(problem_of([(T, 10, 10, *wide), (V, 10, 10, *wide)])).makespan_cycles == 20
+
+
+@pytest.mark.parametrize("rule", list(Exclusion))
+@pytest.mark.parametrize("shares", [False, True])
+@pytest.mark.parametrize("seed", range(6))
+def test_search_cpsat_and_auto_agree_beyond_brute_force(seed, rule, shares):
+    problem = random_problem(seed, rule=rule, shares=shares)
+    found = [
+        solve_problem(problem, solver=solver, time_limit_s=60)
+        for solver in (Solver.SEARCH, Solver.CPSAT, Solver.AUTO)
+    ]
+    assert [find_violations(problem, answer) for answer in found] == [[], [], []]
+    assert {answer.status for answer in found} == {ScheduleStatus.OPTIMAL}
+    assert len({answer.makespan_cycles for answer in found}) == 1
+
+
+@pytest.mark.parametrize("rule", list(Exclusion))
+@pytest.mark.parametrize("seed", range(3))
+def test_the_integer_program_agrees_beyond_brute_force(seed, rule):
+    problem = random_problem(seed, size=7, rule=rule, shares=True)
+    program = solve_problem(problem, solver=Solver.ILP, time_limit_s=60)
+    assert program.status is ScheduleStatus.OPTIMAL
+    assert program.makespan_cycles == solve_problem(problem, solver=Solver.SEARCH).makespan_cycles
+
+
+@pytest.mark.parametrize("limit_s", [0.0, 0.01, 0.2])
+@pytest.mark.parametrize("rule", list(Exclusion))
+def test_out_of_time_the_schedule_is_valid_and_the_bound_honest(limit_s, rule):
+    problem = random_problem(3, size=70, rule=rule, shares=True)
+    found = solve_problem(problem, time_limit_s=limit_s)
+    assert find_violations(problem, found) == []
+    assert 0 < found.bound_cycles <= found.makespan_cycles
+
+
+def test_relabelling_operators_changes_nothing():
+    problem = random_problem(5)
+    back = {o: len(problem.ops) - 1 - o for o in range(len(problem.ops))}
+    turned = ScheduleProblem(
+        num_tensor_cores=problem.num_tensor_cores,
+        num_vector_cores=problem.num_vector_cores,
+        ops=problem.ops[::-1],
+        edges=tuple((back[a], back[b]) for a, b in problem.edges),
+    )
+    assert solve_problem(turned).makespan_cycles == solve_problem(problem).makespan_cycles
+
+
+def test_a_reversed_graph_takes_as_long():
+    problem = random_problem(8)
+    mirrored = ScheduleProblem(
+        num_tensor_cores=problem.num_tensor_cores,
+        num_vector_cores=problem.num_vector_cores,
+        ops=problem.ops,
+        edges=tuple((b, a) for a, b in problem.edges),
+    )
+    assert solve_problem(mirrored).makespan_cycles == solve_problem(problem).makespan_cycles
+
+
+def test_the_memo_serves_chips_that_differ_only_in_cores_beyond_use():
+    structure = compile_structure([T, T, V, V], [(0, 2), (1, 3)])
+    cycles_om = np.array([[50, 30], [60, 40], [30, 20], [20, 15]], dtype=np.int64)
+    memo = ScheduleMemo()
+    found = [
+        schedule_layer(
+            structure, cycles_om, num_tensor_cores=cores, num_vector_cores=cores, exclusion=Exclusion.CHIP, memo=memo
+        )
+        for cores in (2, 8, 64)
+    ]
+    assert len(memo) == 1
+    assert len({answer.makespan_cycles for answer in found}) == 1
+    schedule_layer(
+        structure, cycles_om, num_tensor_cores=1, num_vector_cores=1, exclusion=Exclusion.CHIP, memo=memo
+    )
+    assert len(memo) == 2
+
+
+def test_a_column_of_a_latency_table_is_that_chip():
+    structure = compile_structure([T, V], [(0, 1)])
+    zero = np.zeros((2, 2))
+    table = LatencyTable(
+        op_names=("a", "b"),
+        engines=(T, V),
+        one_core_cycles_oc=np.array([[10, 20], [5, 6]], dtype=np.int64),
+        all_cores_cycles_oc=np.array([[12, 15], [9, 9]], dtype=np.int64),
+        one_core_j_oc=zero,
+        all_cores_j_oc=zero,
+        one_core_hbm_share_oc=zero,
+        all_cores_hbm_share_oc=zero,
+        one_core_buffer_share_oc=zero,
+        all_cores_buffer_share_oc=zero,
+    )
+    spans = [
+        schedule_on_chip(structure, table, chip, num_tensor_cores=2, num_vector_cores=2).makespan_cycles
+        for chip in (0, 1)
+    ]
+    assert spans == [15, 21]
