@@ -9,7 +9,20 @@ from typing import Annotated
 
 import typer
 
-from rephaze.cli import area, chips, evaluate, export, extract, graph, models, place, schedule, search, space
+from rephaze.cli import (
+    area,
+    chips,
+    estimate,
+    evaluate,
+    export,
+    extract,
+    graph,
+    models,
+    place,
+    schedule,
+    search,
+    space,
+)
 from rephaze.cli.output import ExitCode, stderr
 from rephaze.errors import RephazeError
 
@@ -30,6 +43,7 @@ _COMMANDS: tuple[ModuleType, ...] = (
     chips,
     area,
     space,
+    estimate,
     schedule,
     place,
     evaluate,

@@ -103,7 +103,7 @@ def divisor_bound_cycles(problem: DivisorProblem, model: CostModel) -> float:
     once = max(n * c + c * k, n * k)
     slowest = min(model.array_words_per_cycle, model.buffer_words_per_cycle, model.dram_words_per_cycle)
     shared = 2.0 * macs / np.sqrt(problem.scratchpad_words * side_x * side_y) - n * k
-    return max(compute, once / slowest, shared / model.buffer_words_per_cycle)
+    return float(max(compute, once / slowest, shared / model.buffer_words_per_cycle))
 
 
 def _named(factors_d: np.ndarray) -> dict[str, int]:

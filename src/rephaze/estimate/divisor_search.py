@@ -13,7 +13,7 @@ dimension it does not have: 0 weight, 1 output, 2 input.
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
+from numba import njit, prange
 from numpy.typing import NDArray
 
 
@@ -400,7 +400,7 @@ def search_divisors(
                                 least_far_cycles,
                                 most_split,
                                 best_edp,
-                            )  # fmt: skip
+                            )
                         )
                     front = fronts[front_at[at_n, at_c, at_k]]
                     for j in range(front.shape[0]):
@@ -425,6 +425,27 @@ def search_divisors(
                             best_kept[1] = kept_1
                             best_kept[2] = kept_2
     return best_cycles, best_pj, best_tiles, best_kept
+
+
+@njit(cache=True, parallel=True)
+def search_divisors_many(
+    dims_d: NDArray[np.int64],
+    array_sxy: NDArray[np.int64],
+    cores_sxy: NDArray[np.int64],
+    capacities_s: NDArray[np.float64],
+    words_per_cycle: NDArray[np.float64],
+    access_pj_s: NDArray[np.float64],
+    mac_pj: float,
+) -> NDArray[np.float64]:
+    """Rows of cycles and energy in pJ of one GEMM on many core shapes (arguments as ``search_divisors``)."""
+    found = np.empty((array_sxy.shape[0], 2))
+    for s in prange(array_sxy.shape[0]):
+        cycles, energy_pj, _, _ = search_divisors(
+            dims_d, array_sxy[s], cores_sxy[s], capacities_s[s], words_per_cycle, access_pj_s[s], mac_pj
+        )
+        found[s, 0] = cycles
+        found[s, 1] = energy_pj
+    return found
 
 
 @njit(cache=True)

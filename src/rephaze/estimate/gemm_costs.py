@@ -176,4 +176,5 @@ def _divisor_bounds(dims: Dims, shapes: CoreShapes, model: CostModel) -> Floats:
     once = max(rows * k + k * n, rows * n) / slowest
     scratchpad_words = shapes.scratchpad_bytes / ELEMENT_BYTES
     shared = 2.0 * macs / np.sqrt(scratchpad_words * shapes.num_cores) - rows * n
-    return np.maximum.reduce([compute, np.full_like(compute, once), shared / model.buffer_words_per_cycle])
+    terms = [compute, np.full_like(compute, once), shared / model.buffer_words_per_cycle]
+    return np.asarray(np.maximum.reduce(terms))

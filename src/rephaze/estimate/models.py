@@ -40,12 +40,6 @@ class CostModel:
     dram_words_per_cycle: float = 128.0
     mac_pj: float = 2.2
     """One multiply-accumulate (divisor tiling; the padded one reads the chip's energy)."""
-    attention_lane_ops: float = 8.0
-    """Lane operations a score in fused attention: scale, mask, running maximum, exponential, sum, rescale."""
-    attention_backward_lane_ops: float = 10.0
-    optimizer_bytes_per_parameter: float = 30.0
-    """Mixed-precision Adam: read and write fp32 master, both moments, read the gradient, write the weight."""
-    optimizer_lane_ops: float = 12.0
 
 
 DEFAULT = CostModel(

@@ -20,55 +20,63 @@ Floats = NDArray[np.float64]
 
 def padded_bound_cycles(batch: int, m: int, n: int, k: int, shapes: CoreShapes) -> Floats:
     """Lower bound on the cycles of one GEMM on each core shape."""
+    return np.asarray(np.maximum.reduce(padded_bound_terms(batch, m, n, k, shapes)))
+
+
+def padded_bound_terms(batch: int, m: int, n: int, k: int, shapes: CoreShapes) -> tuple[Floats, Floats, Floats]:
+    """Lower bounds on the cycles of array, global buffer and HBM, each for itself."""
+    sizes = (m, n, k)
     array = np.minimum.reduce(
         [
-            _array_cycles(batch, k, n, m, k_side="width", shapes=shapes, sizes=(m, n, k)),
-            _array_cycles(batch, k, m, n, k_side="width", shapes=shapes, sizes=(m, n, k)),
-            _array_cycles(batch, m, n, k, k_side="stream", shapes=shapes, sizes=(m, n, k)),
-            _array_cycles(batch, n, m, k, k_side="stream", shapes=shapes, sizes=(m, n, k)),
+            _reduction_on_width(batch, sizes, n, m, shapes),
+            _reduction_on_width(batch, sizes, m, n, shapes),
+            _reduction_streamed(batch, sizes, np.ceil(m / shapes.width), np.ceil(n / shapes.depth), shapes),
+            _reduction_streamed(batch, sizes, np.ceil(m / shapes.depth), np.ceil(n / shapes.width), shapes),
         ]
     )
-    middle = _moved_bytes(batch, m, n, k, shapes.scratchpad_bytes / 4.0, shapes.num_cores, shapes.multicast)
-    # What the buffer need not hold twice may stay in the scratchpads.
-    words = np.maximum(shapes.global_buffer_bytes / 4.0, shapes.num_cores * shapes.scratchpad_bytes / 4.0)
-    far = _moved_bytes(batch, m, n, k, words, np.ones_like(words), np.ones_like(words))
-    return np.maximum.reduce(
-        [array, middle / shapes.global_buffer_bytes_per_cycle, far / shapes.hbm_bytes_per_cycle]
-    )
+    scratchpad_words = np.floor(shapes.scratchpad_bytes / 4.0)
+    buffer_words = np.floor(shapes.global_buffer_bytes / 4.0)
+    middle = _moved_bytes(batch, sizes, scratchpad_words, shapes.num_cores, shapes.multicast)
+    # The tensor kept in the scratchpads needs no room in the buffer.
+    words = np.maximum(buffer_words, shapes.num_cores * scratchpad_words)
+    one = np.ones_like(words)
+    far = _moved_bytes(batch, sizes, words, one, one)
+    return array, middle / shapes.global_buffer_bytes_per_cycle, far / shapes.hbm_bytes_per_cycle
 
 
-def _array_cycles(
-    batch: int,
-    along_width: int,
-    along_depth: int,
-    stream: int,
-    *,
-    k_side: str,
-    shapes: CoreShapes,
-    sizes: tuple[int, int, int],
+def _reduction_on_width(
+    batch: int, sizes: tuple[int, int, int], along_depth: int, stream: int, shapes: CoreShapes
 ) -> Floats:
-    """Array time of one flow with every core busy: whole passes, and the scratchpad's rate."""
+    """Array time with k along the rows, every core busy: whole passes, and the scratchpad's rate."""
     m, n, k = (float(size) for size in sizes)
-    passes_w = np.ceil(along_width / shapes.width)
+    passes_w = np.ceil(k / shapes.width)
     passes_d = np.ceil(along_depth / shapes.depth)
-    compute = batch * passes_w * passes_d * stream / shapes.num_cores
-    # Along the streamed dimension a tensor moves once, along the others once a pass.
-    if k_side == "width":
-        moved = 4.0 * m * n * (2.0 * passes_w - 1.0) + 2.0 * k * stream * passes_d + 2.0 * k * along_depth
-    else:
-        left, right = (passes_d, passes_w) if along_width == sizes[0] else (passes_w, passes_d)
-        moved = 4.0 * m * n + 2.0 * m * k * left + 2.0 * k * n * right
-    return np.maximum(compute, batch * moved / (shapes.num_cores * shapes.scratchpad_bytes_per_cycle))
+    compute = passes_w * passes_d * stream
+    # The tensor in the array moves once, the streamed one once a column pass, sums back and forth a row pass.
+    moved = 2.0 * k * along_depth + 2.0 * k * stream * passes_d + 4.0 * m * n * (2.0 * passes_w - 1.0)
+    return np.asarray(batch * np.maximum(compute, moved / shapes.scratchpad_bytes_per_cycle) / shapes.num_cores)
+
+
+def _reduction_streamed(
+    batch: int, sizes: tuple[int, int, int], passes_m: Floats, passes_n: Floats, shapes: CoreShapes
+) -> Floats:
+    """Array time with the output in the array and k streamed."""
+    m, n, k = (float(size) for size in sizes)
+    compute = passes_m * passes_n * k
+    moved = 4.0 * m * n + 2.0 * m * k * passes_n + 2.0 * k * n * passes_m
+    return np.asarray(batch * np.maximum(compute, moved / shapes.scratchpad_bytes_per_cycle) / shapes.num_cores)
 
 
 def _moved_bytes(
-    batch: int, m: int, n: int, k: int, words: Floats, num_cores: Floats, multicast: Floats
+    batch: int, sizes: tuple[int, int, int], words: Floats, num_cores: Floats, multicast: Floats
 ) -> Floats:
     """Least bytes over a boundary above tiles of ``words``, one tensor kept, reads shared by multicast."""
-    macs = float(m) * n * k
-    once = 2.0 * (float(m) * k + float(k) * n + float(m) * n)
-    both_shared = np.sqrt(words * np.minimum(num_cores, multicast**2))
-    one_shared = np.sqrt(words * np.minimum(num_cores, multicast))
+    m, n, k = (float(size) for size in sizes)
+    macs = m * n * k
+    once = 2.0 * (m * k + k * n + m * n)
+    room = np.maximum(words, 1.0)
+    both_shared = np.sqrt(room * np.minimum(num_cores, multicast**2))
+    one_shared = np.sqrt(room * np.minimum(num_cores, multicast))
     keep_output = 4.0 * macs / both_shared + 2.0 * m * n
-    keep_input = 8.0 * macs / one_shared - 6.0 * m * n + 2.0 * min(m * k, k * n)
-    return batch * np.maximum(once, np.minimum(keep_output, keep_input))
+    keep_input = 8.0 * macs / one_shared - 6.0 * m * n + 2.0 * k * min(m, n)
+    return np.asarray(batch * np.maximum(once, np.minimum(keep_output, keep_input)))

@@ -149,7 +149,7 @@ def far_bytes(
     right = 2.0 * k * n * (1 if kept == 0 else blocks_m)
     left = 2.0 * m * k * (1 if kept == 1 else blocks_n)
     output = m * n * _output_bytes(1.0 if kept == 2 else float(blocks_k))
-    return batch * (right + left + output)
+    return float(batch * (right + left + output))
 
 
 @njit(cache=True)
@@ -209,7 +209,7 @@ def _least_middle_bytes(
     rounds_product = float(own_d[first]) * own_d[second] / words
     smooth = max(per_first + per_second, 2.0 * np.sqrt(per_first * per_second * rounds_product))
     if batch * (fixed + smooth) >= enough:
-        return batch * (fixed + smooth)
+        return float(batch * (fixed + smooth))
     passes_y = (own_d[first] + step_d[first] - 1) // step_d[first]
     passes_z = (own_d[second] + step_d[second] - 1) // step_d[second]
     tile_x = min(own_d[kept], step_d[kept])
@@ -226,7 +226,7 @@ def _least_middle_bytes(
             in_tile = int(room) // step_d[second]
             rounds_z = (passes_z + in_tile - 1) // in_tile
         least = min(least, per_first * rounds_y + per_second * rounds_z)
-    return batch * (fixed + least)
+    return float(batch * (fixed + least))
 
 
 @njit(cache=True)
@@ -523,7 +523,7 @@ def _delivered_bytes(
     right = 2.0 * k * n * (again if kept == 0 else float(rounds_d[0])) * branch[2]
     left = 2.0 * m * k * (again if kept == 1 else float(rounds_d[1])) * branch[3]
     output = m * n * _output_bytes(again if kept == 2 else float(rounds_d[2]))
-    return batch * (right + left + output)
+    return float(batch * (right + left + output))
 
 
 @njit(cache=True)
