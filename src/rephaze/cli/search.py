@@ -165,7 +165,8 @@ def _print(settings: SearchSettings, result: SearchResult, out: Path | None) -> 
     colour = "green" if result.status == "optimal" else "yellow"
     stdout.print(
         f"[bold {colour}]{result.status}[/] in {result.search_s:.1f} s: "
-        f"{settings.objective} {result.objective:,.5g} (bound {result.bound:,.5g}, gap {result.gap:.3%}); scenario {settings.scenario.name}",
+        f"{settings.objective} {result.objective:,.5g} (bound {result.bound:,.5g}, "
+        f"gap {result.gap:.3%}); scenario {settings.scenario.name}",
         highlight=False,
     )
     stdout.print(

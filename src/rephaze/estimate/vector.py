@@ -17,9 +17,9 @@ Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
 ONE_CORE_HBM_FRACTION = 0.5
-"""Most of the HBM bandwidth an operator on one vector core draws. On all cores a memory-bound operator takes all of
-it and nothing else can run beside it; on one core it takes longer and leaves room for a GEMM. A placeholder: no
-vendor publishes what one core's DMA engines reach."""
+"""Most of the HBM bandwidth an operator on one vector core draws. On all cores a memory-bound operator takes
+all of it and nothing else can run beside it; on one core it takes longer and leaves room for a GEMM. A
+placeholder: no vendor publishes what one core's DMA engines reach."""
 LANE_OP_BYTES = 12
 """Register traffic of a lane operation: two operands read, one result written, 32 bit each."""
 
