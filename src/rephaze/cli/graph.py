@@ -51,7 +51,7 @@ def graph(
     if fuse:
         shown = fuse_graph(shown)
     if layer is None:
-        _show_layers(shown, microbatch, as_json)
+        _show_layers(shown, model, microbatch, as_json)
         return
     number = _layer_number(shown, layer)
     layer_type = shown.layer_types[shown.layer_type_of[number]]
@@ -81,7 +81,7 @@ def _layer_number(graph: ModelGraph, layer: str) -> int:
     )
 
 
-def _show_layers(graph: ModelGraph, microbatch: int, as_json: bool) -> None:
+def _show_layers(graph: ModelGraph, model: str, microbatch: int, as_json: bool) -> None:
     rows: list[dict[str, Any]] = []
     for number, layer in enumerate(graph.layer_types):
         places = [i for i, t in enumerate(graph.layer_type_of) if t == number]
@@ -118,7 +118,7 @@ def _show_layers(graph: ModelGraph, microbatch: int, as_json: bool) -> None:
             *(byte_amount(row[key]) for key in ("saved_bytes", "input_bytes", "working_bytes")),
         )
     print_table(table)
-    stdout.print(f"One layer's operators: rephaze graph {graph.name} --layer 1", highlight=False)
+    stdout.print(f"One layer's operators: rephaze graph {model} --layer 1", highlight=False)
 
 
 def _ranges(numbers: Any) -> str:
