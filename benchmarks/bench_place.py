@@ -4,7 +4,9 @@ The models are drawn from their shapes alone (12 h^2 parameters and 24 s h^2 FLO
 100 TFLOP/s: enough for the work of the search to be that of a real case.
 """
 
-import tracemalloc
+import resource
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -144,11 +146,17 @@ def test_bounds_of_many_chips(benchmark):
     assert np.isfinite(benchmark(bounds.batch_s, times)).all()
 
 
-def test_peak_memory_stays_small():
-    placer = Placer(problem_of([gpt3_graph(tp, 1) for tp in DEGREES], 16384))
-    tracemalloc.start()
-    placer.solve()
-    Placer(placer.problem)
-    _, peak_bytes = tracemalloc.get_traced_memory()
-    tracemalloc.stop()
-    assert peak_bytes < 200e6
+def test_peak_memory_of_a_process_stays_below_200_mb():
+    done = subprocess.run([sys.executable, __file__], capture_output=True, text=True, check=True)
+    assert float(done.stdout) < 200
+
+
+def main():
+    """Solve the large cases and print the most memory the process ever held, in MB."""
+    for cost_model in CostModel:
+        Placer(problem_of([gpt3_graph(tp, 1) for tp in DEGREES], 16384, cost_model)).solve()
+    print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024)
+
+
+if __name__ == "__main__":
+    main()

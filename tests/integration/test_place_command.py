@@ -117,6 +117,22 @@ def test_a_plan_is_priced_or_told_what_to_change(write):
     assert "GiB over" in done.stdout
 
 
+def test_a_timeline_shows_every_pass(write):
+    stages = [{"layers": [f"b{v}"]} for v in range(6)]
+    data = {
+        "format": "rephaze.placement-plan/1",
+        "problem": problem_text(cost_model="1f1b"),
+        "plan": {"tp": 1, "dp": 1, "stages": stages},
+    }
+    path = write("plan.json", data)
+    events = json.loads(run("evaluate", path, "--timeline", "--json").stdout)["timeline"]
+    assert sum(event["activity"] == "forward" for event in events) == 6 * 32
+    assert max(event["end_s"] for event in events) > 0
+    shown = run("evaluate", path, "--timeline").stdout
+    assert "timeline" in shown
+    assert "FB" in shown
+
+
 def test_a_wrong_file_is_one_line(write, tmp_path):
     done = run("evaluate", write("p.json", problem_text()), tmp_path / "none.json", "--json")
     assert done.exit_code == 1

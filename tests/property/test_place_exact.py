@@ -73,9 +73,7 @@ def test_no_plan_of_a_longer_line_is_faster(cost_model, seed):
 
 @MODELS
 @settings(max_examples=80, deadline=None)
-@given(
-    seed=SEEDS, tp=st.sampled_from([None, 1, 2]), dp=st.sampled_from([None, 1, 2, 3]), pp=st.integers(1, 4)
-)
+@given(seed=SEEDS, tp=st.sampled_from([None, 1, 2]), dp=st.sampled_from([None, 1, 2, 3]), pp=st.integers(1, 4))
 def test_no_plan_under_given_choices_is_faster(cost_model, seed, tp, dp, pp):
     problem = cases.random_problem(seed, cost_model, "skips", max_layers=5)
 

@@ -38,7 +38,13 @@ def layers(draw, num_chips=4):
         all_cores_buffer_share_oc=shares[3],
     )
     cores = rng.integers(1, 5, (2, num_chips))
-    return compile_structure(engines, edges), table, cores[0], cores[1], draw(st.sampled_from(list(Exclusion)))
+    return (
+        compile_structure(engines, edges),
+        table,
+        cores[0],
+        cores[1],
+        draw(st.sampled_from(list(Exclusion))),
+    )
 
 
 @settings(max_examples=150, deadline=None)

@@ -54,8 +54,15 @@ def test_the_answer_is_the_exhaustive_one(truth, slack, batch_size, exhaustive):
     finer = slack.draw(st.lists(st.integers(0, 5), min_size=len(truth), max_size=len(truth)))
     bounds = np.array(truth, dtype=float) + np.array(extra)
     fine = np.array(truth, dtype=float) + np.minimum(extra, finer)
-    solver = Solver(truth, fine)
-    outcome = run_best_first(bounds, solver, tie_key=by_area, batch_size=batch_size, exhaustive=exhaustive)
+    outcome = run_best_first(
+        bounds,
+        Solver(truth, fine),
+        tie_key=by_area,
+        batch_size=batch_size,
+        refine=lambda designs: (fine[designs] + bounds[designs]) / 2,
+        refine_size=3,
+        exhaustive=exhaustive,
+    )
     assert outcome.is_complete
     want = best_by_hand(truth)
     assert (outcome.incumbent.design if outcome.incumbent else None) == want

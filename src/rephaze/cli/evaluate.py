@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -23,6 +24,9 @@ def evaluate(
             help="Plan files (a problem and a plan): .json, or .jsonl with one a line.", metavar="PLAN"
         ),
     ],
+    timeline: Annotated[
+        bool, typer.Option("--timeline", help="Show what every stage does when (cost model 1f1b).")
+    ] = False,
     json: JsonOption = False,
 ) -> None:
     """Price a plan: the time of a batch, memory stage by stage, and what to change if it does not fit.
@@ -34,7 +38,7 @@ def evaluate(
     Example: [bold]rephaze evaluate expert.json[/]
     """
     statuses = []
-    for label, answer in answer_all(plans, _answer):
+    for label, answer in answer_all(plans, lambda data: _answer(data, timeline)):
         statuses.append(answer["status"])
         shown = answer.pop("_shown", None)
         if json:
@@ -45,22 +49,24 @@ def evaluate(
         else:
             from rich.text import Text
 
-            from rephaze.cli.plan_view import show_plan
+            from rephaze.cli.plan_view import show_plan, show_timeline
 
             stdout.rule(Text(label))
             problem, priced = shown
             show_plan(stdout, problem, priced, "", answer["replay_s"])
+            if "timeline" in answer:
+                show_timeline(stdout, answer["timeline"])
             for remedy in answer.get("remedies", []):
                 stdout.print(f"- {remedy}", markup=False, highlight=False)
     raise typer.Exit(exit_code_of(statuses))
 
 
-def _answer(data: dict[str, Any]) -> dict[str, Any]:
+def _answer(data: dict[str, Any], with_timeline: bool) -> dict[str, Any]:
     from rephaze.place.price import price_plan
     from rephaze.place.problem_file import parse_plan
     from rephaze.place.records import priced_record
     from rephaze.place.remedies import suggest_remedies
-    from rephaze.place.simulate import replayed_batch_s
+    from rephaze.place.simulate import replay_plan, replayed_batch_s
 
     problem, plan = parse_plan(data)
     priced = price_plan(problem, plan)
@@ -73,5 +79,7 @@ def _answer(data: dict[str, Any]) -> dict[str, Any]:
     if not priced.fits:
         answer["remedies"] = suggest_remedies(problem, priced)
         answer["reason"] = answer["remedies"][0]
+    if with_timeline and answer["replay_s"] is not None:
+        answer["timeline"] = [asdict(event) for event in replay_plan(problem, plan).events]
     answer["_shown"] = (problem, priced)
     return answer

@@ -9,7 +9,20 @@ from typing import Annotated
 
 import typer
 
-from rephaze.cli import area, chips, estimate, evaluate, export, extract, graph, models, place, schedule, space
+from rephaze.cli import (
+    area,
+    chips,
+    estimate,
+    evaluate,
+    export,
+    extract,
+    graph,
+    models,
+    place,
+    schedule,
+    search,
+    space,
+)
 from rephaze.cli.output import ExitCode, stderr
 from rephaze.errors import RephazeError
 
@@ -34,6 +47,7 @@ _COMMANDS: tuple[ModuleType, ...] = (
     schedule,
     place,
     evaluate,
+    search,
     export,
 )
 for module in _COMMANDS:

@@ -46,7 +46,13 @@ def place(
         limits = parse_limits(why) if why else None
         warm_up()
     statuses = []
-    for label, answer in answer_all([Path(name) for name in problems], lambda data: _answer(data, limits)):
+    answers = answer_all([Path(name) for name in problems], lambda data: _answer(data, limits))
+    while True:
+        with nullcontext() if json else stderr.status("placing"):
+            answered = next(answers, None)
+        if answered is None:
+            break
+        label, answer = answered
         statuses.append(answer["status"])
         shown = answer.pop("_shown", None)
         if json:

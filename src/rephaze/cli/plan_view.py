@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from rich.table import Table
 from rich.text import Text
@@ -17,6 +17,9 @@ if TYPE_CHECKING:
 
 _BAR_WIDTH = 16
 _MOST_ROWS = 40
+_TIMELINE_WIDTH = 72
+_LETTERS = {"forward": "F", "backward": "B", "sync": "S", "tied": "T", "step": "O"}
+_LETTER_STYLES = {"F": "cyan", "B": "green", "S": "yellow", "T": "yellow", "O": "magenta", "·": "dim"}
 # What a device holds, as drawn in its bar.
 _PARTS = (
     ("weights_bytes", "W", "cyan"),
@@ -48,9 +51,7 @@ def show_placement(
         console.print(placement.reason, markup=False, highlight=False)
     else:
         proof = f"{placement.status}, no plan is faster than {placement.bound_s:.6g} s"
-        show_plan(
-            console, problem, placement.best, f"{proof}; solved in {solve_s / S_PER_MS:.2f} ms", replay_s
-        )
+        show_plan(console, problem, placement.best, f"{proof}; solved in {solve_s / S_PER_MS:.2f} ms", replay_s)
     if alternative is not None:
         _show_alternative(console, placement, alternative)
 
@@ -77,6 +78,26 @@ def show_plan(
         highlight=False,
     )
     console.print(_time_line(priced.time), highlight=False)
+
+
+def show_timeline(console: Console, events: list[dict[str, Any]]) -> None:
+    """Print what each stage does when, one letter a time slice."""
+    end_s = max(event["end_s"] for event in events) or 1.0
+    num_stages = 1 + max(event["stage"] for event in events)
+    rows = [["·"] * _TIMELINE_WIDTH for _ in range(num_stages)]
+    for event in events:
+        first = int(event["start_s"] / end_s * _TIMELINE_WIDTH)
+        last = max(first + 1, round(event["end_s"] / end_s * _TIMELINE_WIDTH))
+        for column in range(first, min(last, _TIMELINE_WIDTH)):
+            rows[event["stage"]][column] = _LETTERS[event["activity"]]
+    console.print(
+        f"timeline, {end_s:.6g} s: F forward, B backward, S gradient sync, T tied weights, O optimizer step"
+    )
+    for stage, row in enumerate(rows):
+        line = Text(f"{stage:>4} ")
+        for letter in row:
+            line.append(letter, style=_LETTER_STYLES[letter])
+        console.print(line)
 
 
 def _stage_table(priced: PricedPlan) -> Table:
@@ -140,9 +161,7 @@ def _time_line(time: BatchTime) -> str:
 def _show_alternative(console: Console, placement: Placement, alternative: Alternative) -> None:
     limits = alternative.limits
     names = ("tp", "pp", "dp", "microbatch", "recompute")
-    chosen = ", ".join(
-        f"{name} {getattr(limits, name)}" for name in names if getattr(limits, name) is not None
-    )
+    chosen = ", ".join(f"{name} {getattr(limits, name)}" for name in names if getattr(limits, name) is not None)
     console.print(f"\n[bold]Why not {chosen}?[/] ", end="", highlight=False)
     console.print(alternative.text, markup=False, highlight=False)
     best, other = placement.best, alternative.placement.best
@@ -153,8 +172,7 @@ def _show_alternative(console: Console, placement: Placement, alternative: Alter
         table.add_column(name, justify="right" if name else "left")
     rows = [("batch s", best.batch_s, other.batch_s)]
     rows += [
-        (part, getattr(best.time, f"{part}_s"), getattr(other.time, f"{part}_s"))
-        for part in alternative.loss_s
+        (part, getattr(best.time, f"{part}_s"), getattr(other.time, f"{part}_s")) for part in alternative.loss_s
     ]
     for name, here, there in rows:
         if here or there:

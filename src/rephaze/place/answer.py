@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from rephaze.place.precision import named_precision
 from rephaze.place.price import price_plan
-from rephaze.place.solver import Placer, Solution
+from rephaze.place.solver import PAPER_LONGEST_LOAD_S, Placer, Solution
 from rephaze.types.cluster import Cluster, NetworkLevel, flat_cluster
 from rephaze.types.placement import (
     CostModel,
@@ -67,7 +67,7 @@ def explain_infeasible(problem: PlacementProblem, limits: PlanLimits | None = No
         if limits.tp in (None, graph.tp) and limits.microbatch in (None, graph.microbatch)
     ]
     if not graphs:
-        return f"no graph has {_said(limits)}"
+        return f"no graph comes {_said(limits)}"
     num_layers = len(graphs[0].layers)
     if limits.pp is not None and limits.pp > num_layers:
         return f"layers: {limits.pp} stages asked for, {num_layers} layers given"
@@ -79,7 +79,7 @@ def explain_infeasible(problem: PlacementProblem, limits: PlanLimits | None = No
         grown = _with_devices(problem, _most_useful_devices(problem))
         found = _solved(replace(grown, device_memory_bytes=1e300), limits)
         if found is None:
-            return f"no plan has {_said(limits)}"
+            return f"time: every plan {_said(limits)} has a stage of {PAPER_LONGEST_LOAD_S:g} s or more"
         needed = _fewest_devices(replace(problem, device_memory_bytes=1e300), limits, found.num_devices)
         return f"devices: at least {needed} are needed, {problem.cluster.num_devices} given"
     low = problem.device_memory_bytes
@@ -161,7 +161,8 @@ def _fewest_devices(problem: PlacementProblem, limits: PlanLimits, enough: int) 
 
 def _said(limits: PlanLimits) -> str:
     names = ("tp", "dp", "pp", "microbatch", "recompute")
-    return ", ".join(f"{name} {getattr(limits, name)}" for name in names if getattr(limits, name) is not None)
+    chosen = [f"{name} {getattr(limits, name)}" for name in names if getattr(limits, name) is not None]
+    return "with " + ", ".join(chosen) if chosen else "there is"
 
 
 def _size(num_bytes: float) -> str:

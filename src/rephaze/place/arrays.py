@@ -20,7 +20,7 @@ from rephaze.errors import SpecError, UnsupportedError
 from rephaze.types.placement import LayerGraph
 
 MAX_IDEALS = 20_000
-"""A graph with more cuts than this is refused; two parallel towers of 140 layers each just pass."""
+"""A graph with more cuts than this is refused."""
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]

@@ -27,6 +27,7 @@ def least_bottleneck_plan(
     load_er: Floats,
     limit_er: NDArray[np.int32],
     work_e: Floats,
+    busy_e: Floats,
     param_bytes_e: Floats,
     rare_e: NDArray[np.uint8],
     num_rare_most: int,
@@ -53,18 +54,27 @@ def least_bottleneck_plan(
     best_first = -1
     slowest_szk = np.empty((stages_most + 1, num_rare_most + 1, num_ideals))
     choice_szk = np.empty((stages_most + 1, num_rare_most + 1, num_ideals), dtype=np.int32)
-    first_c = np.zeros(
-        num_rare_most + 1, dtype=np.int64
-    )  # largest dp that fits, by stages of the rarer width
+    first_c = np.zeros(num_rare_most + 1, dtype=np.int64)  # largest dp that fits, by stages of the rarer width
     lowest = full  # least ideal from which the last s - 1 stages are known
     cut_s = np.zeros(stages_most + 1)
     cuts_for = np.nan  # the time cut_s was made for
     slowest_szk[0] = np.inf
     slowest_szk[0, 0, full] = 0.0
     for s in range(1, stages_most + 1):
-        if not best >= 0.995 * cuts_for:  # older cuts stay valid, they only cut less
+        if not best >= 0.98 * cuts_for:  # older cuts stay valid, they only cut less
             load_cuts(
-                best, s, stages_least, fewest, start_k, work_e, is_line, total_work_s, transfer_s, True, cut_s
+                best,
+                s,
+                stages_least,
+                fewest,
+                start_k,
+                work_e,
+                busy_e,
+                is_line,
+                total_work_s,
+                transfer_s,
+                True,
+                cut_s,
             )
             cuts_for = best
         if cut_s[s] == 0.0:
@@ -94,19 +104,20 @@ def least_bottleneck_plan(
             break
         # The last s stages, from every ideal; this stage is s-th from the end.
         cut = cut_s[s + 1]
+        bare_e = busy_e if s > 1 else work_e
         slowest_szk[s] = np.inf
         previous_lowest, lowest = lowest, num_ideals
         for k in range(full - 1, 0, -1):
             first = start_k[k]
             if is_line:
                 first += max(0, previous_lowest - k - 1)
-                if first >= start_k[k + 1] or work_e[first] >= cut:
+                if first >= start_k[k + 1] or bare_e[first] >= cut:
                     # Longer stages from earlier ideals are heavier still.
                     if k < previous_lowest:
                         break
                     continue
             for e in range(first, start_k[k + 1]):
-                if work_e[e] >= cut:
+                if bare_e[e] >= cut:
                     if is_line:
                         break
                     continue

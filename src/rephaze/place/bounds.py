@@ -14,30 +14,15 @@ Axis letters: c = chip, t = layer type, o = option (a depth and a degree).
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 from numba import njit
 
 from rephaze.errors import SpecError
 from rephaze.place.arrays import Floats, Ints
-from rephaze.place.prepare import PreparedGraph
+from rephaze.place.prepare import Options, PreparedGraph, options_of
 from rephaze.place.solver import Placer
-from rephaze.place.tradeoff import sync_cost
 from rephaze.types.placement import CostModel
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class _Options:
-    """Depths and degrees of one graph, by rising depth and microbatches."""
-
-    depth_o: Ints
-    count_o: Ints
-    once_s_o: Floats
-    """Least time of what happens once a batch."""
-    next_depth_o: Ints
-    """Where the options of the next depth start."""
-    transfer_s: float
 
 
 class ChipBounds:
@@ -57,7 +42,11 @@ class ChipBounds:
         self._placer = placer
         self._type_of = np.array(layer_type_of, dtype=np.int64)
         self._num_of_t = np.bincount(self._type_of).astype(np.int64)
-        self._options = [(prepared, self._list_options(prepared)) for prepared in placer.prepared]
+        self._options = []
+        for prepared in placer.prepared:
+            options = self._list_options(prepared)
+            next_depth_o = np.searchsorted(options.depth_o, options.depth_o, side="right")
+            self._options.append((prepared, options, next_depth_o))
 
     def batch_s(self, times: Sequence[tuple[Floats, Floats]]) -> Floats:
         """For each chip, a time no plan beats; infinite where no plan fits.
@@ -68,61 +57,29 @@ class ChipBounds:
         """
         is_paper = self._placer.problem.cost_model is CostModel.PAPER
         bound_c = np.full(len(times[0][0]), np.inf)
-        for prepared, options in self._options:
+        for prepared, options, next_depth_o in self._options:
             forward_ct, backward_ct = times[prepared.position]
             work_ct = np.ascontiguousarray(np.asarray(forward_ct) + np.asarray(backward_ct), dtype=np.float64)
+            transfer_s = float(prepared.transfer_s_l[-1 if is_paper else 0])
             _lower(
                 bound_c, work_ct, self._num_of_t, options.depth_o, options.count_o, options.once_s_o,
-                options.next_depth_o, options.transfer_s, is_paper,
+                next_depth_o, transfer_s, is_paper,
             )  # fmt: skip
         return bound_c
 
-    def _list_options(self, prepared: PreparedGraph) -> _Options:
+    def _list_options(self, prepared: PreparedGraph) -> Options:
+        """The graph's options with what repeated layers add: some stage holds its share of them, rounded up."""
         placer = self._placer
-        num_devices = placer.problem.cluster.num_devices
-        is_paper = placer.problem.cost_model is CostModel.PAPER
         params_v = prepared.arrays.param_bytes_v
-        params_t = np.zeros(len(self._num_of_t))
-        # The least of a type: where its layers differ, the bound must hold for all.
-        for column in range(len(params_t)):
-            own = params_v[self._type_of[list(placer.shape.order)] == column]
-            params_t[column] = own.min() if len(own) else 0.0
-        rows: list[tuple[int, int, float]] = []
-        for depth in range(prepared.stages_least, prepared.stages_most + 1):
-            devices = prepared.fewest_devices(depth)
-            heaviest = max(
-                params_v.sum() / depth, params_v.max(), (-(-self._num_of_t // depth) * params_t).max()
-            )
-            least_once = np.inf
-            for count, dp in zip(prepared.count_c.tolist(), prepared.dp_c.tolist(), strict=True):
-                if dp * devices > num_devices:
-                    continue
-                once_s = self._least_once(is_paper, dp, devices, heaviest, params_v[0])
-                # More microbatches only pay for a cheaper end of the batch.
-                if once_s < least_once:
-                    rows.append((depth, count, once_s))
-                    least_once = once_s
-        depth_o = np.array([row[0] for row in rows], dtype=np.int64)
-        return _Options(
-            depth_o=depth_o,
-            next_depth_o=np.searchsorted(depth_o, depth_o, side="right").astype(np.int64),
-            count_o=np.array([row[1] for row in rows], dtype=np.int64),
-            once_s_o=np.array([row[2] for row in rows], dtype=np.float64),
-            transfer_s=float(prepared.transfer_s_l[-1 if is_paper else 0]),
-        )
-
-    def _least_once(
-        self, is_paper: bool, dp: int, devices: int, heaviest_bytes: float, first_bytes: float
-    ) -> float:
-        links = self._placer.links
-        if is_paper:
-            first = first_bytes if self._placer.shape.is_line else 0.0
-            return 4.0 * (dp - 1) / dp * first / float(links.bytes_per_s_l[-1])
-        per_byte, fixed = sync_cost(
-            devices, dp, links.num_devices_l, links.bytes_per_s_l, links.latency_s_l,
-            self._placer.gradient_ratio, self._placer.step_s_per_byte,
-        )  # fmt: skip
-        return float(per_byte * heaviest_bytes + fixed)
+        type_v = self._type_of[list(placer.shape.order)]
+        depths = np.arange(1, prepared.stages_most + 1)
+        heaviest_s = np.maximum(params_v.sum() / depths, params_v.max())
+        for column, count in enumerate(self._num_of_t.tolist()):
+            if count:
+                # The least of a type: where its layers differ, the bound must hold for all.
+                share = -(-count // depths) * params_v[type_v == column].min()
+                heaviest_s = np.maximum(heaviest_s, share)
+        return options_of(prepared, placer.problem, placer.shape, placer.links, heaviest_s)
 
 
 @njit(cache=True)

@@ -84,47 +84,116 @@ def fewest_microbatches(
 
 @njit(cache=True)
 def shallowest_depth(
-    start_k: Ints, limit_er: NDArray[np.int32], fewest_s: Ints, is_line: bool, is_paper: bool
+    start_k: Ints, end_e: NDArray[np.int32], limit_er: NDArray[np.int32], fewest_s: Ints, is_paper: bool
 ) -> int:
     """No pipeline of fewer stages fits in memory; past the last depth when none does.
 
-    From the end of a line, each stage reaches as far forward as fits at its position: none can get further,
-    since what fits still does without its last layers.
+    From the end, stage by stage: the ideals from which the last s stages can hold the rest.
     """
-    full = len(start_k) - 2
-    if not is_line:
-        return 1
-    lowest = full
+    num_ideals = len(start_k) - 1
+    reached = np.zeros(num_ideals, dtype=np.bool_)
+    reached[num_ideals - 1] = True
     for s in range(1, len(fewest_s)):
         in_flight = s if is_paper else min(s, fewest_s[s])
-        for k in range(lowest):
-            # A shorter stage may take more memory: the tensors that enter it can be larger. So try them all.
-            e = start_k[k] + lowest - k - 1
-            if e < start_k[k + 1] and max(limit_er[e, 0], limit_er[e, 1], limit_er[e, 2]) >= in_flight:
-                lowest = k
-                break
-        if lowest == 0:
+        further = np.zeros(num_ideals, dtype=np.bool_)
+        for k in range(num_ideals - 1):
+            for e in range(start_k[k], start_k[k + 1]):
+                if reached[end_e[e]] and (max(limit_er[e, 0], limit_er[e, 1], limit_er[e, 2]) >= in_flight):
+                    further[k] = True
+                    break
+        if further[0]:
             return s
+        reached = further
     return len(fewest_s)
 
 
 @njit(cache=True)
-def quickest_pipeline(
-    fewest_s: Ints,
+def sync_cost(
+    devices: int,
+    dp: int,
+    group_l: Ints,
+    bytes_per_s_l: Floats,
+    latency_s_l: Floats,
+    gradient_ratio: float,
+    step_s_per_byte: float,
+) -> tuple[float, float]:
+    """Of gradient sync and optimizer step: seconds a parameter byte of the largest stage, and a constant."""
+    if dp == 1:
+        return step_s_per_byte, 0.0
+    at = 0
+    while at < len(group_l) - 1 and dp * devices > group_l[at]:
+        at += 1
+    per_byte = 2.0 * (dp - 1) / dp * gradient_ratio / bytes_per_s_l[at]
+    return per_byte + step_s_per_byte, 2.0 * (dp - 1) * latency_s_l[at]
+
+
+@njit(cache=True)
+def list_options(
     stages_least: int,
+    devices_s: Ints,
+    heaviest_bytes_s: Floats,
+    num_devices: int,
+    count_c: Ints,
+    dp_c: Ints,
+    group_l: Ints,
+    bytes_per_s_l: Floats,
+    latency_s_l: Floats,
+    gradient_ratio: float,
+    step_s_per_byte: float,
+    is_paper: bool,
+) -> tuple[Ints, Ints, Floats]:
+    """Depths and degrees worth a look: (depth, microbatches, least time of what happens once a batch).
+
+    By rising depth and microbatches; more microbatches only pay for a cheaper end of the batch, so the last of the
+    three falls with the second. ``devices_s`` and ``heaviest_bytes_s`` are the fewest devices and the least
+    parameters of the stage that counts, by depth.
+    """
+    most = max(len(devices_s) - stages_least, 0) * len(dp_c)
+    depth_o = np.empty(most, dtype=np.int64)
+    count_o = np.empty(most, dtype=np.int64)
+    once_s_o = np.empty(most)
+    at = 0
+    for s in range(stages_least, len(devices_s)):
+        least = np.inf
+        for c in range(len(dp_c)):
+            if dp_c[c] * devices_s[s] > num_devices:
+                continue
+            if is_paper:
+                once = 4.0 * (dp_c[c] - 1) / dp_c[c] * heaviest_bytes_s[s] / bytes_per_s_l[-1]
+            else:
+                per_byte, fixed = sync_cost(
+                    devices_s[s], dp_c[c], group_l, bytes_per_s_l, latency_s_l, gradient_ratio, step_s_per_byte
+                )
+                once = per_byte * heaviest_bytes_s[s] + fixed
+            if once < least:
+                depth_o[at], count_o[at], once_s_o[at] = s, count_c[c], once
+                least = once
+                at += 1
+    return depth_o[:at].copy(), count_o[:at].copy(), once_s_o[:at].copy()
+
+
+@njit(cache=True)
+def quickest_pipeline(
+    depth_o: Ints,
+    count_o: Ints,
+    once_s_o: Floats,
     total_work_s: float,
+    total_busy_s: float,
     largest_work_s: float,
     transfer_s: float,
     is_paper: bool,
 ) -> float:
-    """No pipeline is faster than this, at any depth: perfectly even stages and the fewest microbatches."""
+    """No plan is faster than this: perfectly even stages at the best of the options."""
     least = np.inf
-    for s in range(stages_least, len(fewest_s)):
-        if fewest_s[s] > 0:
-            even = (total_work_s + 2 * (s - 1) * transfer_s) / s
-            slowest = max(even, largest_work_s)
-            filling = (s - 1) * slowest if is_paper else even * s - slowest
-            least = min(least, filling + fewest_s[s] * slowest)
+    for o in range(len(depth_o)):
+        s = depth_o[o]
+        even = (total_work_s + 2 * (s - 1) * transfer_s) / s
+        slowest = max(even, largest_work_s)
+        if is_paper or count_o[o] > 1:
+            # Where replay is a must, only the last stage is spared it, and that is at most one load.
+            slowest = max(slowest, (total_busy_s + (s - 1) * transfer_s) / (s + 1))
+        filling = (s - 1) * slowest if is_paper else even * s - slowest
+        least = min(least, filling + count_o[o] * slowest + once_s_o[o])
     return least
 
 
@@ -136,6 +205,7 @@ def load_cuts(
     fewest_s: Ints,
     start_k: Ints,
     work_e: Floats,
+    busy_e: Floats,
     is_line: bool,
     total_work_s: float,
     transfer_s: float,
@@ -155,6 +225,7 @@ def load_cuts(
         fewest_s: From ``fewest_microbatches``.
         start_k: Stages by ideal.
         work_e: Forward and backward work of each stage.
+        busy_e: The same with the replay that every stage but the last must do.
         is_line: Ideals are prefixes of a line.
         total_work_s: Of all layers.
         transfer_s: Least time of a transfer between two stages.
@@ -171,28 +242,31 @@ def load_cuts(
                 left = best_s - total_work_s - 2 * (s - 1) * transfer_s
                 slowest = left / (fewest_s[s] - 1) if fewest_s[s] > 1 else (best_s if left > 0.0 else 0.0)
             if slowest > cut and (
-                not is_line or _stages_needed(start_k, work_e, slowest, transfer_s, full) <= s
+                not is_line or _stages_needed(start_k, work_e, busy_e, slowest, transfer_s, full) <= s
             ):
                 cut = slowest
         cut_s[s] = cut
 
 
 @njit(cache=True)
-def _stages_needed(start_k: Ints, work_e: Floats, slowest_s: float, transfer_s: float, full: int) -> int:
+def _stages_needed(
+    start_k: Ints, work_e: Floats, busy_e: Floats, slowest_s: float, transfer_s: float, full: int
+) -> int:
     """Stages of a line when each is filled until its work and transfers reach ``slowest_s``."""
     if slowest_s == np.inf:
         return 1
     k = count = 0
     while k < full:
         inward = transfer_s if k > 0 else 0.0
+        whole = start_k[k] + full - k - 1
+        if whole < start_k[k + 1] and work_e[whole] + inward < slowest_s:
+            return count + 1
         furthest = k
         for e in range(start_k[k], start_k[k + 1]):
-            needed = work_e[e] + inward
-            if needed >= slowest_s:
+            # A gradient's transfer may hide behind the replay, not behind the rest.
+            if max(busy_e[e], work_e[e] + transfer_s) + inward >= slowest_s:
                 break
-            end = k + 1 + e - start_k[k]
-            if end == full or needed + transfer_s < slowest_s:
-                furthest = end
+            furthest = k + 1 + e - start_k[k]
         if furthest == k:
             return full + 1
         k = furthest

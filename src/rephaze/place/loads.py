@@ -30,17 +30,19 @@ def load_stages(
     backward_s_v: Floats,
     bytes_per_s: float,
     latency_s: float,
-) -> tuple[Floats, Floats]:
-    """Loads (stage x recompute mode) and bare work (forward + backward) of every stage of a table."""
+    must_replay: bool,
+) -> tuple[Floats, Floats, Floats]:
+    """Of a table's stages: loads (stage x recompute mode), bare work, and that with a replay they must do."""
     if shape.is_line:
         return _line_loads(
             table.start_k, forward_s_v, backward_s_v, arrays.in_start, arrays.in_src, arrays.in_bytes,
             arrays.out_start, arrays.out_dst, arrays.out_bytes, arrays.has_skips, bytes_per_s, latency_s,
+            must_replay,
         )  # fmt: skip
     return _branching_loads(
         table.start_k, table.end_e, shape.members_kv, forward_s_v, backward_s_v, arrays.in_start,
         arrays.in_src, arrays.in_bytes, arrays.out_start, arrays.out_dst, arrays.out_bytes, bytes_per_s,
-        latency_s,
+        latency_s, must_replay,
     )  # fmt: skip
 
 
@@ -64,12 +66,14 @@ def _line_loads(
     has_skips: bool,
     bytes_per_s: float,
     latency_s: float,
-) -> tuple[Floats, Floats]:
+    must_replay: bool,
+) -> tuple[Floats, Floats, Floats]:
     """Loads of intervals, each from the one before it."""
     n = len(forward_v)
     num_stages = start_k[n]
     load = np.empty((num_stages, 3))
     work = np.empty(num_stages)
+    busy = np.empty(num_stages) if must_replay else work
     for i in range(n):
         wait = 0.0
         if i > 0 and not has_skips:
@@ -86,6 +90,8 @@ def _line_loads(
             replay += forward_v[j]
             backward += backward_v[j]
             work[e] = replay + backward
+            if must_replay:
+                busy[e] = 2 * replay + backward
             # Without skips the gradient comes in at layer j alone.
             wait = 0.0
             if j < n - 1 and not has_skips:
@@ -99,7 +105,7 @@ def _line_loads(
         _add_line_gradients(
             start_k, forward_v, backward_v, out_start, out_dst, out_bytes, bytes_per_s, latency_s, load
         )
-    return load, work
+    return load, work, busy
 
 
 @njit(cache=True)
@@ -139,20 +145,18 @@ def _add_line_gradients(
 def _latest_finish(wait_v: Floats, work_v: Floats, inside: Ints, count: int) -> float:
     """Finish of a stage's layers run in the order their inputs come."""
     finish = 0.0
-    for a in range(count):
-        threshold = wait_v[inside[a]]
-        seen = False
-        for b in range(a):
-            if wait_v[inside[b]] == threshold:
-                seen = True
-                break
-        if seen:
-            continue
-        total = threshold
-        for b in range(count):
-            if wait_v[inside[b]] >= threshold:
-                total += work_v[inside[b]]
+    threshold = 0.0
+    # One round for each distinct time at which inputs come: seldom more than three.
+    while threshold < np.inf:
+        total, later = threshold, np.inf
+        for a in range(count):
+            when = wait_v[inside[a]]
+            if when >= threshold:
+                total += work_v[inside[a]]
+                if when > threshold:
+                    later = min(later, when)
         finish = max(finish, total)
+        threshold = later
     return finish
 
 
@@ -171,12 +175,16 @@ def _branching_loads(
     out_bytes: Floats,
     bytes_per_s: float,
     latency_s: float,
-) -> tuple[Floats, Floats]:
+    must_replay: bool,
+) -> tuple[Floats, Floats, Floats]:
     """Loads of differences of nested ideals."""
     num_ideals, n = members_kv.shape
     load = np.empty((len(end_e), 3))
     work = np.empty(len(end_e))
+    busy = np.empty(len(end_e)) if must_replay else work
     both_v = forward_v + backward_v
+    in_wait = np.array([_transfer(payload, bytes_per_s, latency_s) for payload in in_bytes])
+    out_wait = np.array([_transfer(payload, bytes_per_s, latency_s) for payload in out_bytes])
     wait = np.zeros(n)
     inside = np.empty(n, dtype=np.int64)
     for k in range(num_ideals):
@@ -190,25 +198,31 @@ def _branching_loads(
                     count += 1
                     replay += forward_v[v]
                     backward += backward_v[v]
+            longest = 0.0
             for a in range(count):
                 v = inside[a]
                 wait[v] = 0.0
                 for at in range(in_start[v], in_start[v + 1]):
                     u = in_src[at]
-                    known = _transfer(in_bytes[at], bytes_per_s, latency_s) if members_kv[k, u] else wait[u]
-                    wait[v] = max(wait[v], known)
-            ready = _latest_finish(wait, forward_v, inside, count)
+                    wait[v] = max(wait[v], in_wait[at] if members_kv[k, u] else wait[u])
+                longest = max(longest, wait[v])
+            ready = _latest_finish(wait, forward_v, inside, count) if longest > 0.0 else replay
+            longest = 0.0
             for a in range(count - 1, -1, -1):
                 v = inside[a]
                 wait[v] = 0.0
                 for at in range(out_start[v], out_start[v + 1]):
                     u = out_dst[at]
-                    outside = not members_kv[last, u]
-                    known = _transfer(out_bytes[at], bytes_per_s, latency_s) if outside else wait[u]
-                    wait[v] = max(wait[v], known)
-            plain = _latest_finish(wait, backward_v, inside, count)
+                    wait[v] = max(wait[v], wait[u] if members_kv[last, u] else out_wait[at])
+                longest = max(longest, wait[v])
+            plain, within = backward, replay + backward
+            if longest > 0.0:
+                plain = _latest_finish(wait, backward_v, inside, count)
+                within = _latest_finish(wait, both_v, inside, count)
             work[e] = replay + backward
+            if must_replay:
+                busy[e] = 2 * replay + backward
             load[e, 0] = ready + plain
-            load[e, 1] = ready + _latest_finish(wait, both_v, inside, count)
+            load[e, 1] = ready + within
             load[e, 2] = ready + max(replay + backward, plain)
-    return load, work
+    return load, work, busy

@@ -12,13 +12,29 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rephaze.place.arrays import Floats, GraphArrays, GraphShape, Ints, arrays_of
-from rephaze.place.degrees import UNLIMITED, candidate_degrees, fewest_microbatches, shallowest_depth
+from rephaze.place.degrees import (
+    UNLIMITED,
+    candidate_degrees,
+    fewest_microbatches,
+    list_options,
+    shallowest_depth,
+)
 from rephaze.place.network import Links
 from rephaze.place.stages import MemoryRules, StageTable, tabulate_stages
 from rephaze.types.placement import CostModel, LayerGraph, PlacementProblem, PlanLimits, RecomputePolicy
 
 Run = tuple[Ints, Ints, int, int, int]
 """One search: microbatches and dp of its candidates, least and most stages, most microbatches in flight."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Options:
+    """Depths and degrees a plan of a graph can have, with the least time of what happens once a batch."""
+
+    depth_o: Ints
+    count_o: Ints
+    """Microbatches a pipeline works through."""
+    once_s_o: Floats
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -46,6 +62,9 @@ class PreparedGraph:
     """Fewest microbatches of a pipeline by its depth."""
     transfer_s_l: Floats
     """Least time of a transfer between two stages, by network level."""
+    options: Options
+    must_replay: bool
+    """Every stage with two or more microbatches in flight runs its forward pass again."""
     runs_l: list[list[Run]] = field(default_factory=list)
     """Searches of the 1f1b model, by network level."""
 
@@ -63,6 +82,11 @@ class PreparedGraph:
         return min(self.stages_most, num_rare + rest // self.common_devices)
 
 
+_NO_OPTIONS = Options(
+    depth_o=np.empty(0, dtype=np.int64), count_o=np.empty(0, dtype=np.int64), once_s_o=np.empty(0)
+)
+
+
 def prepare_graph(
     problem: PlacementProblem, limits: PlanLimits, shape: GraphShape, links: Links, position: int
 ) -> PreparedGraph:
@@ -71,7 +95,8 @@ def prepare_graph(
     is_paper = problem.cost_model is CostModel.PAPER
     num_devices, num_layers = problem.cluster.num_devices, len(graph.layers)
     arrays = arrays_of(graph, shape)
-    table = tabulate_stages(arrays, shape, memory_rules(problem, limits))
+    rules = memory_rules(problem, limits)
+    table = tabulate_stages(arrays, shape, rules)
     num_wide = int(arrays.wide_v.sum())
     num_narrow = num_layers - num_wide
     if graph.tp == 1 or num_wide == 0:
@@ -97,20 +122,58 @@ def prepare_graph(
         depth_matters=bool((table.limit_er[:, 0] < min(num_layers, num_devices)).any()),
         fewest_s=np.zeros(1, dtype=np.int64),
         transfer_s_l=_least_transfers(graph, shape, links, is_paper),
+        options=_NO_OPTIONS,
+        must_replay=rules.mode_limit_r[0] <= 1 < num_devices,
     )
     stages_most = prepared.most_stages(num_devices // int(dp_c[-1])) if len(dp_c) else 0
     fewest_s = fewest_microbatches(stages_most, num_rare, common, rare, num_devices, count_c, dp_c, False)
-    fitting = shallowest_depth(table.start_k, table.limit_er, fewest_s, shape.is_line, is_paper)
+    fitting = shallowest_depth(table.start_k, table.end_e, table.limit_er, fewest_s, is_paper)
     prepared = replace(
         prepared,
         stages_least=max(prepared.stages_least, int(fitting)),
         stages_most=stages_most,
         fewest_s=fewest_s,
     )
+    # Some stage holds an even share of the parameters, and some stage the largest layer.
+    depths = np.arange(1, stages_most + 1)
+    even_s = np.maximum(arrays.param_bytes_v.sum() / depths, arrays.param_bytes_v.max())
+    prepared = replace(prepared, options=options_of(prepared, problem, shape, links, even_s))
     if is_paper:
         return prepared
     runs_l = [_runs(prepared, num_devices, links, level) for level in range(links.num_levels)]
     return replace(prepared, runs_l=runs_l)
+
+
+def options_of(
+    prepared: PreparedGraph,
+    problem: PlacementProblem,
+    shape: GraphShape,
+    links: Links,
+    heaviest_bytes_s: Floats,
+) -> Options:
+    """What a plan can be, given the least parameters of its heaviest stage by depth (from 1)."""
+    is_paper = problem.cost_model is CostModel.PAPER
+    depths = range(1, prepared.stages_most + 1)
+    if is_paper:
+        # Only the first stage's count: on a line it holds the first layer.
+        first = float(prepared.arrays.param_bytes_v[0]) if shape.is_line else 0.0
+        heaviest_bytes_s = np.full(len(depths), first)
+    gradient_ratio, step_s_per_byte = batch_end_rates(problem)
+    depth_o, count_o, once_s_o = list_options(
+        prepared.stages_least, np.array([0, *map(prepared.fewest_devices, depths)], dtype=np.int64),
+        np.concatenate([[0.0], heaviest_bytes_s]), problem.cluster.num_devices, prepared.count_c, prepared.dp_c,
+        links.num_devices_l, links.bytes_per_s_l, links.latency_s_l, gradient_ratio, step_s_per_byte, is_paper,
+    )  # fmt: skip
+    return Options(depth_o=depth_o, count_o=count_o, once_s_o=once_s_o)
+
+
+def batch_end_rates(problem: PlacementProblem) -> tuple[float, float]:
+    """Gradient bytes a weight byte, and seconds of the optimizer's step a weight byte."""
+    precision = problem.precision
+    step_s_per_byte = 0.0
+    if problem.hbm_bytes_per_s:
+        step_s_per_byte = precision.step_bytes / precision.weight_bytes / problem.hbm_bytes_per_s
+    return precision.gradient_bytes / precision.weight_bytes, step_s_per_byte
 
 
 def memory_rules(problem: PlacementProblem, limits: PlanLimits) -> MemoryRules:

@@ -44,9 +44,7 @@ def price_plan(problem: PlacementProblem, plan: Plan) -> PricedPlan:
     count = math.ceil(num_microbatches / plan.dp)
     widths = [_width(graph, stage) for stage in plan.stages]
     pipeline = sum(widths)
-    level = (
-        len(problem.cluster.levels) - 1 if is_paper else pipeline_level(problem.cluster, pipeline, plan.dp)
-    )
+    level = len(problem.cluster.levels) - 1 if is_paper else pipeline_level(problem.cluster, pipeline, plan.dp)
     bytes_per_s = min(entry.bytes_per_s for entry in problem.cluster.levels[: level + 1])
     latency_s = 0.0 if is_paper else max(entry.latency_s for entry in problem.cluster.levels[: level + 1])
     stages = []
@@ -86,14 +84,10 @@ def graph_of(problem: PlacementProblem, plan: Plan) -> LayerGraph:
         if graph.tp == plan.tp and graph.microbatch == plan.microbatch:
             return graph
     known = sorted({(graph.tp, graph.microbatch) for graph in problem.graphs})
-    raise SpecError(
-        "(tp, microbatch)", (plan.tp, plan.microbatch), f"must be one the problem has: {known[:12]}"
-    )
+    raise SpecError("(tp, microbatch)", (plan.tp, plan.microbatch), f"must be one the problem has: {known[:12]}")
 
 
-def stage_memory(
-    problem: PlacementProblem, graph: LayerGraph, stage: PlannedStage, in_flight: int
-) -> StageMemory:
+def stage_memory(problem: PlacementProblem, graph: LayerGraph, stage: PlannedStage, in_flight: int) -> StageMemory:
     """What one device of a stage holds with this many microbatches in flight."""
     layers = [graph.layers[v] for v in stage.layers]
     inside = set(stage.layers)

@@ -179,9 +179,7 @@ def parse_plan(data: dict[str, Any]) -> tuple[PlacementProblem, Plan]:
                 recompute=Recompute(stage.recompute) if stage.recompute else usual,
             )
         )
-    return problem, Plan(
-        tp=text.plan.tp, dp=text.plan.dp, microbatch=text.plan.microbatch, stages=tuple(stages)
-    )
+    return problem, Plan(tp=text.plan.tp, dp=text.plan.dp, microbatch=text.plan.microbatch, stages=tuple(stages))
 
 
 def _cluster(text: _ClusterText, cost_model: CostModel) -> Cluster:
@@ -205,9 +203,7 @@ def _microbatches(text: _TrainingText, cost_model: CostModel) -> int | None:
     given = text.num_microbatches
     if given is None:
         if text.global_batch is None:
-            raise SpecError(
-                "training.num_microbatches", None, "is required and missing", "or give global_batch"
-            )
+            raise SpecError("training.num_microbatches", None, "is required and missing", "or give global_batch")
         return None
     check_number("training.num_microbatches", given, at_least=1, at_most=2**40)
     if cost_model is CostModel.PAPER:
@@ -226,9 +222,7 @@ def _policy(given: bool | str, cost_model: CostModel) -> RecomputePolicy:
     return policy
 
 
-def _precision(
-    given: str | _PrecisionText | None, optimizer: Optimizer, cost_model: CostModel
-) -> PrecisionPolicy:
+def _precision(given: str | _PrecisionText | None, optimizer: Optimizer, cost_model: CostModel) -> PrecisionPolicy:
     if cost_model is CostModel.PAPER:
         if given not in (None, "paper"):
             raise SpecError("training.precision", given, "the paper's model has its own", "leave it out")

@@ -71,9 +71,7 @@ def _by_moving_layers(problem: PlacementProblem, plan: Plan) -> list[str]:
     same = PlanLimits(tp=plan.tp, dp=plan.dp, pp=plan.pp, microbatch=plan.microbatch)
     moved = find_placement(problem, same)
     if moved.best is not None:
-        return [
-            f"the same degrees with layers moved between stages fit, at {moved.best.batch_s:.6g} s a batch"
-        ]
+        return [f"the same degrees with layers moved between stages fit, at {moved.best.batch_s:.6g} s a batch"]
     anything = find_placement(problem)
     if anything.best is None:
         return [f"no plan fits this problem: {anything.reason}"]

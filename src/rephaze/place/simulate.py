@@ -120,9 +120,7 @@ def run_1f1b(forward_s: list[float], backward_s: list[float], num_microbatches: 
                 start = max(free[k], arrives)
                 free[k] = ended[k, activity, microbatch] = start + lasts
                 events.append(
-                    Event(
-                        stage=k, activity=activity, microbatch=microbatch, start_s=start, end_s=start + lasts
-                    )
+                    Event(stage=k, activity=activity, microbatch=microbatch, start_s=start, end_s=start + lasts)
                 )
                 at[k] += 1
                 moved = True

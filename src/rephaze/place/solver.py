@@ -17,7 +17,7 @@ from rephaze.place.bottleneck import least_bottleneck_plan
 from rephaze.place.degrees import UNLIMITED, quickest_pipeline
 from rephaze.place.loads import load_stages
 from rephaze.place.network import links_of
-from rephaze.place.prepare import PreparedGraph, prepare_graph
+from rephaze.place.prepare import PreparedGraph, batch_end_rates, prepare_graph
 from rephaze.place.tradeoff import MAX_LABELS, least_time_plan
 from rephaze.types.placement import (
     CostModel,
@@ -79,17 +79,11 @@ class Placer:
 
     def __init__(self, problem: PlacementProblem, limits: PlanLimits | None = None) -> None:
         limits = limits or PlanLimits()
-        precision = problem.precision
         self.problem = problem
         self.limits = limits
         self.shape = shape_of(problem.graphs[0])
         self.links = links_of(problem.cluster)
-        self.gradient_ratio = precision.gradient_bytes / precision.weight_bytes
-        self.step_s_per_byte = (
-            precision.step_bytes / precision.weight_bytes / problem.hbm_bytes_per_s
-            if problem.hbm_bytes_per_s
-            else 0.0
-        )
+        self.gradient_ratio, self.step_s_per_byte = batch_end_rates(problem)
         self.prepared = [
             prepare_graph(problem, limits, self.shape, self.links, position)
             for position, graph in enumerate(problem.graphs)
@@ -119,9 +113,7 @@ class Placer:
         for job in jobs:
             if job.least_s >= best.batch_s:
                 break
-            best, bound = (
-                self._search_paper(job, best) if is_paper else self._search_1f1b(job, best, max_labels)
-            )
+            best, bound = self._search_paper(job, best) if is_paper else self._search_1f1b(job, best, max_labels)
             bound_s = min(bound_s, bound)
         bound_s = min(bound_s, best.batch_s)
         if best.graph < 0:
@@ -171,9 +163,11 @@ class Placer:
             )
         work = forward + backward
         total, largest = float(work.sum()), float(work.max())
+        busy = total + float(forward.sum()) if prepared.must_replay else total
+        options = prepared.options
         least = quickest_pipeline(
-            prepared.fewest_s, prepared.stages_least, total, largest, float(prepared.transfer_s_l[0]),
-            self.problem.cost_model is CostModel.PAPER,
+            options.depth_o, options.count_o, options.once_s_o, total, busy, largest,
+            float(prepared.transfer_s_l[0]), self.problem.cost_model is CostModel.PAPER,
         )  # fmt: skip
         return _Job(
             prepared=prepared,
@@ -190,18 +184,19 @@ class Placer:
         if prepared.stages_most < prepared.stages_least:
             return best, best.batch_s
         bytes_per_s = float(self.links.bytes_per_s_l[-1])
-        load_er, work_e = load_stages(
-            prepared.arrays, self.shape, table, job.forward_s_v, job.backward_s_v, bytes_per_s, 0.0
-        )
+        load_er, work_e, busy_e = load_stages(
+            prepared.arrays, self.shape, table, job.forward_s_v, job.backward_s_v, bytes_per_s, 0.0,
+            prepared.must_replay,
+        )  # fmt: skip
         limit_er = table.limit_er
         if load_er.max(initial=0.0) >= PAPER_LONGEST_LOAD_S:
             limit_er = np.where(load_er >= PAPER_LONGEST_LOAD_S, 0, limit_er).astype(np.int32)
         time, dp, cuts = least_bottleneck_plan(
-            table.start_k, table.end_e, self.shape.is_line, load_er, limit_er, work_e, table.param_bytes_e,
-            prepared.rare_e, prepared.num_rare_most, prepared.common_devices, prepared.rare_devices,
-            self.problem.cluster.num_devices, prepared.count_c, prepared.dp_c, prepared.stages_least,
-            prepared.stages_most, 4.0 / bytes_per_s, job.total_s, float(prepared.transfer_s_l[-1]),
-            best.batch_s,
+            table.start_k, table.end_e, self.shape.is_line, load_er, limit_er, work_e, busy_e,
+            table.param_bytes_e, prepared.rare_e, prepared.num_rare_most, prepared.common_devices,
+            prepared.rare_devices, self.problem.cluster.num_devices, prepared.count_c, prepared.dp_c,
+            prepared.stages_least, prepared.stages_most, 4.0 / bytes_per_s, job.total_s,
+            float(prepared.transfer_s_l[-1]), best.batch_s,
         )  # fmt: skip
         return _better(best, prepared, time, dp, cuts), time
 
@@ -212,18 +207,20 @@ class Placer:
             if not prepared.runs_l[level]:
                 continue
             bytes_per_s, latency_s = float(links.bytes_per_s_l[level]), float(links.latency_s_l[level])
-            load_er, work_e = load_stages(
-                prepared.arrays, self.shape, table, job.forward_s_v, job.backward_s_v, bytes_per_s, latency_s
-            )
+            load_er, work_e, busy_e = load_stages(
+                prepared.arrays, self.shape, table, job.forward_s_v, job.backward_s_v, bytes_per_s, latency_s,
+                prepared.must_replay,
+            )  # fmt: skip
             tied_s_e = table.tied_bytes_e * (self.gradient_ratio / bytes_per_s) + table.num_tied_e * latency_s
             for count_c, dp_c, least, most, flight_cap in prepared.runs_l[level]:
                 # The bound the search would start from, before the call.
                 if flight_cap < UNLIMITED and job.quickest_s(flight_cap, most) >= best.batch_s:
                     continue
                 time, bound, dp, cuts = least_time_plan(
-                    table.start_k, table.end_e, self.shape.is_line, load_er, table.limit_er, work_e, tied_s_e,
-                    table.param_bytes_e, prepared.rare_e, prepared.num_rare_most, prepared.common_devices,
-                    prepared.rare_devices, self.problem.cluster.num_devices, count_c, dp_c, least, most,
+                    table.start_k, table.end_e, self.shape.is_line, load_er, table.limit_er, work_e,
+                    work_e if flight_cap == 1 else busy_e, tied_s_e, table.param_bytes_e, prepared.rare_e,
+                    prepared.num_rare_most, prepared.common_devices, prepared.rare_devices,
+                    self.problem.cluster.num_devices, count_c, dp_c, least, most,
                     flight_cap, prepared.depth_matters and flight_cap == UNLIMITED, level,
                     links.num_devices_l, links.bytes_per_s_l, links.latency_s_l, self.gradient_ratio,
                     self.step_s_per_byte, job.total_s, float(prepared.transfer_s_l[level]), best.batch_s,

@@ -18,7 +18,7 @@ from rephaze.errors import UnsupportedError
 from rephaze.place.arrays import Floats, GraphArrays, GraphShape, Ints
 
 MAX_STAGES = 3_000_000
-"""More candidate stages than this are refused: a line of 2,400 layers that all fit on one device."""
+"""More candidate stages than this are refused: a line of 2,448 layers, or two towers of 57, just pass."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -57,17 +57,13 @@ class MemoryRules:
 def tabulate_stages(arrays: GraphArrays, shape: GraphShape, rules: MemoryRules) -> StageTable:
     """All stages of a graph that fit in memory at some position of a pipeline."""
     if shape.is_line:
-        starts, ends = _line_pairs(
-            arrays.param_bytes_v, rules.memory_bytes, rules.resident_ratio, MAX_STAGES + 1
-        )
+        starts, ends = _line_pairs(arrays.param_bytes_v, rules.memory_bytes, rules.resident_ratio, MAX_STAGES + 1)
         members = np.empty((0, 0), dtype=np.uint8)
     else:
         starts, ends = _nested_pairs(shape.members_kv, MAX_STAGES + 1)
         members = shape.members_kv
     if len(ends) > MAX_STAGES:
-        raise UnsupportedError(
-            f"the layer graph has over {MAX_STAGES} possible stages; merge some of its layers"
-        )
+        raise UnsupportedError(f"the layer graph has over {MAX_STAGES} possible stages; merge some of its layers")
     limit, params, tied, num_tied, wide = _hold(
         starts, ends, members, shape.is_line,
         arrays.param_bytes_v, arrays.activation_bytes_v, arrays.input_bytes_v, arrays.working_bytes_v,
@@ -102,9 +98,7 @@ def depth_limit(fixed_bytes: float, flight_bytes: float, memory_bytes: float, mo
 
 
 @njit(cache=True)
-def _line_pairs(
-    params_v: Floats, memory_bytes: float, ratio: float, most: int
-) -> tuple[Ints, NDArray[np.int64]]:
+def _line_pairs(params_v: Floats, memory_bytes: float, ratio: float, most: int) -> tuple[Ints, NDArray[np.int64]]:
     """Intervals of a line, cut off where the parameters alone exceed the memory."""
     n = len(params_v)
     starts = np.zeros(n + 2, dtype=np.int64)
@@ -151,7 +145,9 @@ def _nested_pairs(members_kv: NDArray[np.uint8], most: int) -> tuple[Ints, NDArr
                 if words[a, w] & ~words[b, w]:
                     inside = False
                     break
-            if inside and at < most:
+            if inside:
+                if at == most:
+                    return starts, ends
                 if at == len(ends):
                     longer = np.empty(2 * at, dtype=np.int64)
                     longer[:at] = ends

@@ -20,7 +20,7 @@ from numba import njit
 from numpy.typing import NDArray
 
 from rephaze.place.arrays import Floats, Ints
-from rephaze.place.degrees import fewest_microbatches, load_cuts, pick_load
+from rephaze.place.degrees import fewest_microbatches, load_cuts, pick_load, sync_cost
 
 MAX_LABELS = 4_000_000
 """Labels kept for one (stages, dp) before the search settles for a bound."""
@@ -34,6 +34,7 @@ def least_time_plan(
     load_er: Floats,
     limit_er: NDArray[np.int32],
     work_e: Floats,
+    busy_e: Floats,
     tied_s_e: Floats,
     param_bytes_e: Floats,
     rare_e: NDArray[np.uint8],
@@ -91,7 +92,7 @@ def least_time_plan(
         table[0, 0, full] = 0.0
     plan_sum_szk[0] = plan_heavy_szk[0] = 0.0
     for s in range(1, stages_most + 1):
-        if not best >= 0.995 * cuts_for:  # older cuts stay valid, they only cut less
+        if not best >= 0.98 * cuts_for:  # older cuts stay valid, they only cut less
             load_cuts(
                 best,
                 s,
@@ -99,6 +100,7 @@ def least_time_plan(
                 fewest,
                 start_k,
                 work_e,
+                busy_e,
                 is_line,
                 total_work_s,
                 transfer_s,
@@ -110,6 +112,7 @@ def least_time_plan(
         if cut == 0.0:
             break
         in_flight = min(s, flight_cap)
+        bare_e = busy_e if in_flight > 1 else work_e
         sum_szk[s] = np.inf
         slow_szk[s] = np.inf
         heavy_szk[s] = np.inf
@@ -118,13 +121,13 @@ def least_time_plan(
             first = start_k[k]
             if is_line:
                 first += max(0, previous_lowest - k - 1)
-                if first >= start_k[k + 1] or work_e[first] >= cut:
+                if first >= start_k[k + 1] or bare_e[first] >= cut:
                     # Longer stages from earlier ideals are heavier still.
                     if k < previous_lowest:
                         break
                     continue
             for e in range(first, start_k[k + 1]):
-                if work_e[e] >= cut:
+                if bare_e[e] >= cut:
                     if is_line:
                         break
                     continue
@@ -215,26 +218,6 @@ def pipeline_level(devices: int, dp: int, group_l: Ints) -> int:
         if group_l[at] % devices == 0 or dp * devices <= group_l[at]:
             return at
     return len(group_l) - 1
-
-
-@njit(cache=True)
-def sync_cost(
-    devices: int,
-    dp: int,
-    group_l: Ints,
-    bytes_per_s_l: Floats,
-    latency_s_l: Floats,
-    gradient_ratio: float,
-    step_s_per_byte: float,
-) -> tuple[float, float]:
-    """Of gradient sync and optimizer step: seconds a parameter byte of the largest stage, and a constant."""
-    if dp == 1:
-        return step_s_per_byte, 0.0
-    at = 0
-    while at < len(group_l) - 1 and dp * devices > group_l[at]:
-        at += 1
-    per_byte = 2.0 * (dp - 1) / dp * gradient_ratio / bytes_per_s_l[at]
-    return per_byte + step_s_per_byte, 2.0 * (dp - 1) * latency_s_l[at]
 
 
 @njit(cache=True)

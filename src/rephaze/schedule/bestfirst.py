@@ -428,10 +428,10 @@ def search_slice(task: Task, nodes: Nodes, max_expansions: int) -> int:
         control[NUM_EXPANDED] += 1
         if control[NUM_EXPANDED] >= control[NEXT_RELAX]:
             # Tuning pays while it raises bounds; each time it does not, wait longer before the next.
-            if _relax_here(task, nodes, n, 100):
+            if _relax_here(task, nodes, n, 200):
                 control[RELAX_STEP] = 256
             else:
-                control[RELAX_STEP] = min(2 * control[RELAX_STEP], 16384)
+                control[RELAX_STEP] = min(2 * control[RELAX_STEP], 4096)
             control[NEXT_RELAX] = control[NUM_EXPANDED] + control[RELAX_STEP]
         num_sets = min(control[NUM_SETS], weight.shape[0])
         sharper, longest = _price_rest(

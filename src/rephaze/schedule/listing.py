@@ -57,32 +57,31 @@ def place_in_order(
         for e in range(pred_start[best], pred_start[best + 1]):
             j = pred_index[e]
             ready = max(ready, start_i[j] + dur_im[j, mode_i[j]])
-        first = 0
-        while first + 1 < steps and at[first + 1] <= ready:
-            first += 1
         begin = ready
-        k = first
+        k = 0
+        while k + 1 < steps and at[k + 1] <= ready:
+            k += 1
         while k < steps and at[k] < begin + length:
             for r in range(num_resources):
                 if use[k, r] + need_imr[best, m, r] > cap_r[r]:
                     # Blocked during step k: nothing earlier than its end can work.
                     begin = at[k + 1]
-                    first = k + 1
                     break
             k += 1
         start_i[best] = begin
         placed[best] = True
         makespan = max(makespan, begin + length)
-        for time in (begin, begin + length):
+        for edge in range(2):
+            time = begin + edge * length
             k = steps - 1
             while at[k] > time:
                 k -= 1
             if at[k] < time:
-                for move in range(steps, k + 1, -1):
+                for move in range(steps, k, -1):
                     at[move] = at[move - 1]
-                    use[move] = use[move - 1]
+                    for r in range(num_resources):
+                        use[move, r] = use[move - 1, r]
                 at[k + 1] = time
-                use[k + 1] = use[k]
                 steps += 1
         k = steps - 1
         while at[k] > begin:
@@ -150,8 +149,9 @@ def improve(
         )
         if found <= makespan:
             makespan = found
-            mode_i[:] = trial_mode
-            start_i[:] = trial_start
+            for i in range(size):
+                mode_i[i] = trial_mode[i]
+                start_i[i] = trial_start[i]
     return makespan
 
 
@@ -226,8 +226,9 @@ def first_schedule(task: Any, num_rounds: int, weight_im: Any, start_i: Any, mod
         )
         if found < makespan:
             makespan = found
-            start_i[:] = trial_start
-            mode_i[:] = trial_mode
+            for i in range(size):
+                start_i[i] = trial_start[i]
+                mode_i[i] = trial_mode[i]
         if attempt > 0 and makespan <= bound:
             break
     return bound, makespan

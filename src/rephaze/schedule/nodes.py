@@ -110,13 +110,16 @@ def enlarged(nodes: Nodes, capacity: int) -> Nodes:
 
 @nb.njit(cache=True)
 def add_weights(task: Task, nodes: Nodes, weight_im: Any) -> None:
-    """Take one more weight set into use; the oldest but the first two goes when there is no room."""
-    control = nodes.control
+    """Take one more weight set into use; when there is no room the oldest goes, but never the first."""
     max_sets = nodes.weight.shape[0]
-    k = control[NUM_SETS]
-    if k >= max_sets:
-        k = 2 + k % (max_sets - 2)
-    control[NUM_SETS] += 1
+    k = nodes.control[NUM_SETS]
+    nodes.control[NUM_SETS] += 1
+    put_weights(task, nodes, weight_im, k if k < max_sets else 1 + k % (max_sets - 1))
+
+
+@nb.njit(cache=True)
+def put_weights(task: Task, nodes: Nodes, weight_im: Any, k: int) -> None:
+    """Make this the k-th weight set in use."""
     for i in range(task.dur_im.shape[0]):
         lowest = 1e300
         for m in range(2):

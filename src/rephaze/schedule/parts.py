@@ -13,12 +13,14 @@ from numpy.typing import NDArray
 from rephaze.schedule import bestfirst, nodes
 from rephaze.schedule.listing import first_schedule, improve
 from rephaze.schedule.nodes import Nodes, Task
+from rephaze.schedule.relaxation import ceil_safely, relax
 
 Ints = NDArray[np.int64]
 
 _NUM_ROUNDS = 200
+_FIRST_SHARPENING = 2000
 _MAX_WEIGHT_SETS = 6
-_MAX_NODE_BYTES = 1_200_000_000
+_MAX_NODE_BYTES = 800_000_000
 _MAX_SEARCH_OPS = 1024
 """Larger parts go to CP-SAT at once: a node would no longer be small."""
 
@@ -84,7 +86,7 @@ def solve_part(task: Task, width: int, time_limit_s: float, solver: Solver, back
     # Shares of the time: either method closes in a moment much of what the other never would, so both get a
     # short turn before either gets a long one.
     for turn, (method, until) in enumerate(
-        (("search", 0.1), ("improve", 0.12), ("cpsat", 0.3), ("search", 0.7), ("cpsat", 1.0))
+        (("search", 0.2), ("improve", 0.22), ("cpsat", 0.4), ("search", 0.75), ("cpsat", 1.0))
     ):
         if known.is_proven:
             break
@@ -110,6 +112,7 @@ class _Search:
         nodes.add_weights(task, self.nodes, weight_im)
         self.slice = 64
         self.is_over = False
+        self.sharpen_at, self.num_rounds = _FIRST_SHARPENING, _NUM_ROUNDS
 
     def run(self, deadline: float) -> None:
         """Search until proven, out of time or out of memory; what is found goes into ``known``."""
@@ -117,6 +120,8 @@ class _Search:
         control[nodes.INCUMBENT] = known.makespan
         control[nodes.BEST_NODE] = -1
         while not self.is_over and time.perf_counter() < deadline:
+            if control[nodes.NUM_EXPANDED] >= self.sharpen_at:
+                self._sharpen()
             outcome = bestfirst.search_slice(self.task, self.nodes, self.slice)
             if outcome == bestfirst.PROVEN:
                 self.is_over = True
@@ -136,6 +141,26 @@ class _Search:
         if control[nodes.HEAP_SIZE] > 0:
             lowest = int(self.nodes.fact[self.nodes.heap[0], nodes.BOUND])
         known.bound = max(known.bound, min(lowest, known.makespan))
+
+    def _sharpen(self) -> None:
+        """Tune the root's weight set further, the harder the part proves: a little better prunes much."""
+        self.sharpen_at *= 16
+        self.num_rounds = min(16 * self.num_rounds, 200_000)
+        task, known = self.task, self.known
+        weight_im, pick_i = np.zeros((len(known.mode_i), 2)), np.zeros_like(known.mode_i)
+        found = relax(
+            task.dur_im,
+            task.frac_imr,
+            task.exclusive,
+            task.pred_start,
+            task.pred_index,
+            self.num_rounds,
+            1e-9,
+            weight_im,
+            pick_i,
+        )
+        nodes.put_weights(task, self.nodes, weight_im, 0)
+        known.bound = max(known.bound, min(ceil_safely(found), known.makespan))
 
     def _read_schedule(self, node: int) -> None:
         fact = self.nodes.fact

@@ -45,7 +45,7 @@ def tails(dur_im: Any, pred_start: Any, pred_index: Any, tail_i: Any) -> int:
 
 
 @nb.njit(cache=True)
-def cliques(dur_im: Any, need_imr: Any, cap_r: Any, ancestors_iw: Any, member_ki: Any) -> int:
+def cliques(dur_im: Any, need_imr: Any, cap_r: Any, ancestors_iw: Any, order: Any, member_ki: Any) -> int:
     """Fill the longest sets found of operators no two of which can ever overlap; return how many.
 
     Two cannot if one precedes the other or if, in every pair of modes, they need too much of something
@@ -56,6 +56,7 @@ def cliques(dur_im: Any, need_imr: Any, cap_r: Any, ancestors_iw: Any, member_ki
         need_imr: Units of each resource held while running.
         cap_r: Units there are.
         ancestors_iw: Bitsets.
+        order: The operators, longest in their faster mode first.
         member_ki: Filled with up to as many sets as it has rows.
     """
     size, most = dur_im.shape[0], member_ki.shape[0]
@@ -76,16 +77,14 @@ def cliques(dur_im: Any, need_imr: Any, cap_r: Any, ancestors_iw: Any, member_ki
                             if fits:
                                 apart = False
             clash[i, j] = clash[j, i] = apart
-    fastest_i = np.minimum(dur_im[:, 0], dur_im[:, 1])
-    order = np.argsort(-fastest_i)
     length_k = np.zeros(most, dtype=np.int64)
     inside = np.zeros(size, dtype=np.bool_)
     count = 0
     for rank in range(min(size, 48)):
         seed = order[rank]
-        inside[:] = False
-        inside[seed] = True
-        length = fastest_i[seed]
+        for i in range(size):
+            inside[i] = i == seed
+        length = min(dur_im[seed, 0], dur_im[seed, 1])
         for at in range(size):
             i = order[at]
             if not inside[i]:
@@ -96,21 +95,27 @@ def cliques(dur_im: Any, need_imr: Any, cap_r: Any, ancestors_iw: Any, member_ki
                         break
                 if fits:
                     inside[i] = True
-                    length += fastest_i[i]
+                    length += min(dur_im[i, 0], dur_im[i, 1])
         known = False
         for k in range(count):
-            if np.array_equal(member_ki[k], inside):
-                known = True
+            same = length_k[k] == length
+            for i in range(size):
+                same = same and member_ki[k, i] == inside[i]
+            known = known or same
         if known:
             continue
+        slot = count
         if count < most:
-            slot = count
             count += 1
         else:
-            slot = int(np.argmin(length_k))
+            slot = 0
+            for k in range(1, most):
+                if length_k[k] < length_k[slot]:
+                    slot = k
             if length_k[slot] >= length:
                 continue
-        member_ki[slot] = inside
+        for i in range(size):
+            member_ki[slot, i] = inside[i]
         length_k[slot] = length
     return count
 
@@ -155,7 +160,8 @@ def relax(
     for k in range(num_rounds + 1):
         # First player: the cheaper mode of each operator under the current weights.
         total, held = 0.0, 0.0
-        load_r[:] = 0.0
+        for r in range(num_resources):
+            load_r[r] = 0.0
         for i in range(size):
             lowest, mode = 1e300, 0
             for m in range(2):

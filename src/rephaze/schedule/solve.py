@@ -37,8 +37,8 @@ DEFAULT_BACKEND = "scip"
 class LayerSchedule:
     """A layer's schedule as arrays along the operators of its graph.
 
-    Where nothing is feasible ``impossible_op`` is the first operator that can run in no mode, and makespan and
-    bound are ``IMPOSSIBLE_CYCLES``.
+    Where nothing is feasible ``impossible_op`` is the first operator that can run in no mode; makespan and
+    bound are then ``IMPOSSIBLE_CYCLES``.
     """
 
     makespan_cycles: int
@@ -108,24 +108,24 @@ def schedule_layer(
     takes_time = structure.takes_time & (fastest_o[structure.order] > 0)
     parts = series_parts(structure, takes_time)
     solutions: list[PartSolution | None] = [None] * len(parts)
-    hard = sum(len(part.ops) > 1 for part in parts)
-    for k, part in enumerate(parts):
-        if len(part.ops) > 1:
-            share_s = max(deadline - time.perf_counter(), 0.0) / hard
-            hard -= 1
-            part_cycles = cycles_om[part.ops]
-            part_cycles[part_cycles >= IMPOSSIBLE_CYCLES] = NEVER
-            task = make_task(
-                part,
-                part_cycles,
-                None if units[0] is None else units[0][part.ops],
-                None if units[1] is None else units[1][part.ops],
-                num_tensor_cores,
-                num_vector_cores,
-                SHARE_UNITS,
-                exclusion is Exclusion.CHIP,
-            )
-            solutions[k] = _solved(part, task, share_s, solver, backend, memo)
+    # Small parts first: what they leave of their share of the time goes to the large ones.
+    hard = sorted((k for k, part in enumerate(parts) if len(part.ops) > 1), key=lambda k: len(parts[k].ops))
+    for rank, k in enumerate(hard):
+        part = parts[k]
+        share_s = max(deadline - time.perf_counter(), 0.0) / (len(hard) - rank)
+        part_cycles = cycles_om[part.ops]
+        part_cycles[part_cycles >= IMPOSSIBLE_CYCLES] = NEVER
+        task = make_task(
+            part,
+            part_cycles,
+            None if units[0] is None else units[0][part.ops],
+            None if units[1] is None else units[1][part.ops],
+            num_tensor_cores,
+            num_vector_cores,
+            SHARE_UNITS,
+            exclusion is Exclusion.CHIP,
+        )
+        solutions[k] = _solved(part, task, share_s, solver, backend, memo)
     return _joined(structure, parts, solutions, cycles_om, takes_time)
 
 

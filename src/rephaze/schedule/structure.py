@@ -35,7 +35,7 @@ class Part:
     ancestors_iw: Bits
     descendants_iw: Bits
     pred_start: Ints
-    """Immediate predecessors of i, none implied by others: ``pred_index[pred_start[i]:pred_start[i + 1]]``."""
+    """Immediate predecessors of i are ``pred_index[pred_start[i]:pred_start[i + 1]]``, none implied."""
     pred_index: Ints
     family: Ints
     """Operators of equal engine, ancestors and descendants share a number: twins if their times agree too."""
@@ -155,7 +155,7 @@ def _part(structure: ScheduleStructure, kept: NDArray[np.intp], before: Flags) -
         flags[kept] for flags in (structure.uses_tensor, structure.uses_vector, structure.uses_link)
     )
     # j is an immediate predecessor of i unless some k lies between: before[i, k] and before[k, j].
-    counts = before.astype(np.int64)
+    counts = before.astype(np.float32)  # exact to 2**24, and fast
     immediate = before & ~((counts @ counts) > 0)
     preds = [np.flatnonzero(row) for row in immediate]
     families: dict[bytes, int] = {}

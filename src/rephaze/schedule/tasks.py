@@ -98,7 +98,8 @@ def _measures(dur_im: Ints, need_imr: Ints, cap_r: Ints, part: Part) -> NDArray[
     """What bounds may weigh operators by: parts of each capacity, then sets that never overlap."""
     size = len(dur_im)
     member_ki = np.zeros((_NUM_CLIQUES, size), dtype=np.bool_)
-    count = cliques(dur_im, need_imr, cap_r, part.ancestors_iw, member_ki)
+    order = np.argsort(-dur_im.min(axis=1), kind="stable")
+    count = cliques(dur_im, need_imr, cap_r, part.ancestors_iw, order, member_ki)
     frac_imr = np.empty((size, 2, len(cap_r) + count))
     frac_imr[:, :, : len(cap_r)] = need_imr / cap_r
     frac_imr[:, :, len(cap_r) :] = member_ki[:count].T[:, None, :]

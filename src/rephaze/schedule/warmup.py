@@ -4,24 +4,38 @@ from __future__ import annotations
 
 import numpy as np
 
-from rephaze.schedule.parts import Solver
-from rephaze.schedule.solve import schedule_layer
-from rephaze.schedule.structure import compile_structure
+from rephaze.schedule import nodes
+from rephaze.schedule.bestfirst import search_slice
+from rephaze.schedule.listing import first_schedule, improve
+from rephaze.schedule.structure import compile_structure, series_parts
+from rephaze.schedule.tasks import make_task
 from rephaze.types.latency import Engine
-from rephaze.types.schedule import Exclusion
 
 
 def compile_kernels() -> None:
-    """Make later solves run at full speed; seconds the first time on a machine, then a fraction of one."""
-    # Crossed pairs on one core of each kind: small, yet the quick bounds leave a gap for the search.
-    engines = [Engine.TENSOR, Engine.TENSOR, Engine.VECTOR, Engine.VECTOR, Engine.FUSED]
-    structure = compile_structure(engines, [(0, 2), (1, 3), (0, 4)])
-    cycles_om = np.array([[7, 5], [6, 5], [5, 9], [8, 9], [3, 2]], dtype=np.int64)
-    schedule_layer(
-        structure,
-        cycles_om,
-        num_tensor_cores=1,
-        num_vector_cores=1,
-        exclusion=Exclusion.CHIP,
-        solver=Solver.SEARCH,
+    """Make later solves run at full speed: some twenty seconds once on a machine, then about one."""
+    structure = compile_structure([Engine.TENSOR, Engine.TENSOR, Engine.VECTOR], [(0, 2)])
+    (part,) = series_parts(structure, structure.takes_time)
+    task = make_task(part, np.array([[7, 5], [6, 5], [5, 9]], dtype=np.int64), None, None, 1, 1, 1, True)
+    size = len(part.ops)
+    weight_im = np.zeros((size, 2))
+    start_i, mode_i = np.zeros(size, dtype=np.int64), np.zeros(size, dtype=np.int64)
+    bound, makespan = first_schedule(task, 1, weight_im, start_i, mode_i)
+    improve(
+        task.dur_im,
+        task.need_imr,
+        task.cap_r,
+        task.pred_start,
+        task.pred_index,
+        1,
+        bound,
+        1,
+        mode_i,
+        start_i,
+        makespan,
     )
+    memory = nodes.new_nodes(task, part.width, 8 * size, 2)
+    nodes.add_weights(task, memory, weight_im)
+    memory = nodes.enlarged(memory, 16 * size)
+    memory.control[nodes.INCUMBENT] = makespan
+    search_slice(task, memory, 1)

@@ -1,13 +1,15 @@
 """Best-first branch and bound over designs: exact, resumable, the same answer for any number of workers.
 
-The engine knows nothing of chips. It takes an upper bound for each design and a function that solves designs
-exactly (or drops them when a finer bound falls below the incumbent), and goes through the designs by falling
-bound, in batches of fixed size, until no bound left can beat the incumbent. Batches depend only on bounds and
-on results of earlier batches, never on how many workers solved them: runs repeat.
+The engine knows nothing of chips. It takes a coarse upper bound for each design, a function that refines bounds
+(many designs at once) and one that solves designs exactly, or drops them when a finer bound still falls below
+the incumbent. Designs are refined by falling coarse bound, solved by falling refined bound, in batches of fixed
+size, until no bound left can beat the incumbent. Batches depend only on bounds and on results of earlier batches,
+never on how many workers solved them: runs repeat.
 """
 
 from __future__ import annotations
 
+import heapq
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
@@ -20,8 +22,11 @@ from rephaze.types.search import Evaluation
 # below the incumbent by more than rounding can explain.
 RELATIVE_SLACK = 1e-9
 
+Floats = NDArray[np.float64]
 TieKey = Callable[[Evaluation], tuple[float, ...]]
 """Smaller is better; decides among equal objectives."""
+Refine = Callable[[Sequence[int]], Floats]
+"""Designs in, a finer upper bound of each out."""
 Evaluate = Callable[[Sequence[int], float], Iterable[Evaluation]]
 """Designs and the incumbent's objective in, one evaluation a design out, in the same order."""
 
@@ -35,6 +40,7 @@ class EngineProgress:
     """No design does better than this."""
     num_open: int
     """Designs whose bound still beats the incumbent."""
+    num_refined: int
     num_evaluated: int
 
 
@@ -46,14 +52,18 @@ class EngineOutcome:
     bound: float
     is_complete: bool
     evaluations: dict[int, Evaluation] = field(repr=False)
+    refined: dict[int, float] = field(repr=False)
+    """Refined bounds of the designs that got one."""
 
 
 def run_best_first(
-    bounds_d: NDArray[np.float64],
+    coarse_d: Floats,
     evaluate: Evaluate,
     *,
     tie_key: TieKey,
     batch_size: int,
+    refine: Refine | None = None,
+    refine_size: int = 4096,
     known: Iterable[Evaluation] = (),
     on_batch: Callable[[list[Evaluation], EngineProgress], None] = lambda _batch, _progress: None,
     should_stop: Callable[[], bool] = lambda: False,
@@ -62,47 +72,48 @@ def run_best_first(
     """The best design by exact objective, with a bound on everything not solved.
 
     Args:
-        bounds_d: An upper bound of each design's objective; 0 or less means the design is infeasible.
+        coarse_d: An upper bound of each design's objective; 0 or less means the design is infeasible.
         evaluate: Solves a batch; may drop a design when a finer bound of it falls below the incumbent.
         tie_key: Decides among designs of equal objective.
         batch_size: Designs a batch; part of the run's definition, not of the machine's.
+        refine: Finer bounds, asked for only while the coarse one beats the incumbent.
+        refine_size: Designs refined at a time.
         known: Evaluations of an earlier, interrupted run; used instead of solving again.
         on_batch: Called after each batch with its evaluations, for the store and the progress display.
         should_stop: Asked between batches; True ends the search with the incumbent and an honest bound.
         exhaustive: Solve every design, whatever its bound.
     """
-    state = _State(tie_key)
+    state = _State(coarse_d, tie_key, exhaustive)
     remembered = {item.design: item for item in known}
-    # Stable sort: designs of equal bound in the order of the space.
-    order = np.argsort(-bounds_d, kind="stable")
-    feasible = order[bounds_d[order] > 0]
-    position = 0
-    while position < len(feasible):
-        if not exhaustive and not state.could_beat(float(bounds_d[feasible[position]])):
-            return state.outcome(bound=state.objective, is_complete=True)
+    while True:
         if should_stop():
-            return state.outcome(bound=_open_bound(bounds_d, feasible, position, state), is_complete=False)
-        batch = [int(design) for design in feasible[position : position + batch_size]]
-        position += len(batch)
+            return state.outcome(is_complete=False)
+        if state.must_refine():
+            chunk = state.take_unrefined(refine_size)
+            state.add_refined(chunk, coarse_d[chunk] if refine is None else refine(chunk))
+            continue
+        batch = state.take_batch(batch_size)
+        if not batch:
+            return state.outcome(is_complete=True)
         cutoff = -np.inf if exhaustive else state.objective
         solved = _solve(batch, cutoff, remembered, evaluate)
         state.absorb(solved)
-        left = bounds_d[feasible[position:]]
-        progress = EngineProgress(
-            incumbent=state.incumbent,
-            bound=_open_bound(bounds_d, feasible, position, state),
-            num_open=int((left >= state.threshold).sum()),
-            num_evaluated=len(state.evaluations),
-        )
-        on_batch(solved, progress)
-    return state.outcome(bound=state.objective, is_complete=True)
+        on_batch(solved, state.progress())
 
 
 class _State:
-    """The incumbent and everything solved so far."""
+    """The incumbent, what is refined, what is solved, and what is left."""
 
-    def __init__(self, tie_key: TieKey) -> None:
-        self.tie_key = tie_key
+    def __init__(self, coarse_d: Floats, tie_key: TieKey, exhaustive: bool) -> None:
+        self.tie_key, self.exhaustive = tie_key, exhaustive
+        self.coarse_d = coarse_d
+        # Stable sort: designs of equal bound in the order of the space.
+        order = np.argsort(-coarse_d, kind="stable")
+        self.order = order[coarse_d[order] > 0]
+        self.num_taken = 0
+        self.pool: list[tuple[float, int]] = []
+        """Refined, unsolved designs as a heap of (-bound, design)."""
+        self.refined: dict[int, float] = {}
         self.incumbent: Evaluation | None = None
         self.evaluations: dict[int, Evaluation] = {}
         self.unproven_bound = -np.inf
@@ -115,10 +126,42 @@ class _State:
     @property
     def threshold(self) -> float:
         """Bounds below it cannot win or tie."""
-        return self.objective - abs(self.objective) * RELATIVE_SLACK if self.incumbent else -np.inf
+        if self.incumbent is None or self.exhaustive:
+            return -np.inf
+        return self.objective * (1 - RELATIVE_SLACK)
 
-    def could_beat(self, bound: float) -> bool:
-        return bound >= self.threshold
+    @property
+    def next_coarse(self) -> float:
+        """The best bound among designs not refined."""
+        return float(self.coarse_d[self.order[self.num_taken]]) if self.num_taken < len(self.order) else -np.inf
+
+    @property
+    def next_refined(self) -> float:
+        return -self.pool[0][0] if self.pool else -np.inf
+
+    def must_refine(self) -> bool:
+        """Whether an unrefined design might come before every refined one."""
+        ahead = self.next_coarse
+        return ahead > -np.inf and ahead >= self.threshold and ahead >= self.next_refined
+
+    def take_unrefined(self, size: int) -> list[int]:
+        chunk = self.order[self.num_taken : self.num_taken + size]
+        chunk = chunk[self.coarse_d[chunk] >= self.threshold]
+        self.num_taken += len(chunk)
+        return [int(design) for design in chunk]
+
+    def add_refined(self, chunk: list[int], bounds: Floats) -> None:
+        for design, bound in zip(chunk, bounds.tolist(), strict=True):
+            finer = min(bound, float(self.coarse_d[design]))
+            self.refined[design] = finer
+            if finer > 0:
+                heapq.heappush(self.pool, (-finer, design))
+
+    def take_batch(self, size: int) -> list[int]:
+        batch: list[int] = []
+        while self.pool and len(batch) < size and self.next_refined >= self.threshold:
+            batch.append(heapq.heappop(self.pool)[1])
+        return batch
 
     def absorb(self, solved: list[Evaluation]) -> None:
         for item in solved:
@@ -126,20 +169,36 @@ class _State:
             if not item.is_exact:
                 continue
             self.unproven_bound = max(self.unproven_bound, item.bound)
-            if item.objective <= 0:
-                continue
-            if self.incumbent is None or self._rank(item) < self._rank(self.incumbent):
+            if item.objective > 0 and (self.incumbent is None or self._rank(item) < self._rank(self.incumbent)):
                 self.incumbent = item
 
     def _rank(self, item: Evaluation) -> tuple[float, ...]:
         return (-item.objective, *self.tie_key(item), float(item.design))
 
-    def outcome(self, *, bound: float, is_complete: bool) -> EngineOutcome:
+    @property
+    def bound(self) -> float:
+        """No design does better than this."""
+        return max(self.objective, self.unproven_bound, self.next_coarse, self.next_refined)
+
+    def progress(self) -> EngineProgress:
+        coarse_left = self.coarse_d[self.order[self.num_taken :]]
+        return EngineProgress(
+            incumbent=self.incumbent,
+            bound=self.bound,
+            num_open=int((coarse_left >= self.threshold).sum())
+            + sum(-negated >= self.threshold for negated, _ in self.pool),
+            num_refined=len(self.refined),
+            num_evaluated=len(self.evaluations),
+        )
+
+    def outcome(self, *, is_complete: bool) -> EngineOutcome:
+        proven = max(self.objective, self.unproven_bound)
         return EngineOutcome(
             incumbent=self.incumbent,
-            bound=max(bound, self.objective, self.unproven_bound),
+            bound=proven if is_complete else self.bound,
             is_complete=is_complete,
             evaluations=self.evaluations,
+            refined=self.refined,
         )
 
 
@@ -157,11 +216,3 @@ def _solve(
     fresh = {item.design: item for item in evaluate(todo, cutoff)} if todo else {}
     assert fresh.keys() == set(todo), "the evaluator must answer for exactly the designs it was given"
     return [fresh[design] if design in fresh else remembered[design] for design in batch]
-
-
-def _open_bound(
-    bounds_d: NDArray[np.float64], feasible: NDArray[np.intp], position: int, state: _State
-) -> float:
-    """The best any unsolved design may still do, or the incumbent."""
-    ahead = float(bounds_d[feasible[position]]) if position < len(feasible) else -np.inf
-    return max(ahead, state.objective, state.unproven_bound)

@@ -17,7 +17,7 @@ from rephaze.types.graph import (
     VectorWork,
 )
 from rephaze.workload.affine import AffineTrace
-from rephaze.workload.figures import layer_type, op_graph
+from rephaze.workload.figures import COMPARED_MICROBATCH, layer_type, op_graph
 from rephaze.workload.gradients import gradients_of
 from rephaze.workload.layout import Layout
 from rephaze.workload.operators import REDUCTIONS, kind_of, vector_function
@@ -108,8 +108,10 @@ class Assembler:
         return list(found.values())
 
     def num_bytes(self, tensor: int) -> int:
-        """Bytes of a tensor at one sample, to compare sizes."""
-        return self.trace.num_elements[tensor].at(1) * self.trace.tensors[tensor].element_bytes
+        """Bytes of a tensor at a few samples, to compare sizes."""
+        return (
+            self.trace.num_elements[tensor].at(COMPARED_MICROBATCH) * self.trace.tensors[tensor].element_bytes
+        )
 
     def tensor(self, number: int, name: str, role: TensorRole, storage: str = "") -> Tensor:
         """The record of a traced tensor."""
@@ -273,7 +275,11 @@ class _PassBuilder:
                 and self.shared.trace.ops[reader].is_backward == self.is_backward
                 for reader in readers
             )
-            self._add(tensor, label, TensorRole.OUTPUT if leaves else TensorRole.LOCAL)
+            is_weight = bool(
+                self.shared.trace.tensors[tensor].parameter
+            )  # a view of one, such as a transpose
+            made = TensorRole.OUTPUT if leaves else TensorRole.LOCAL
+            self._add(tensor, label, TensorRole.PARAMETER if is_weight else made)
             positions.append(self._position[tensor])
         return tuple(positions)
 
@@ -313,7 +319,7 @@ class _PassBuilder:
         trace = self.shared.trace
         sizes = [trace.num_elements[t] for t in op.outputs[:1]]
         sizes += [trace.num_elements[t] for t in op.inputs if "int" not in trace.tensors[t].dtype]
-        return min(sizes, key=lambda size: size.at(1)) if sizes else ZERO
+        return min(sizes, key=lambda size: size.at(COMPARED_MICROBATCH)) if sizes else ZERO
 
     def _vector_work(self, op: TracedOp) -> VectorWork:
         trace = self.shared.trace
@@ -323,9 +329,11 @@ class _PassBuilder:
         elements = trace.num_elements[out]
         row_length = 1
         if op.inputs:
-            largest = max(op.inputs, key=lambda t: trace.num_elements[t].at(1))
+            largest = max(op.inputs, key=lambda t: trace.num_elements[t].at(COMPARED_MICROBATCH))
             if function in REDUCTIONS or "norm" in function or "loss" in function:
-                elements = max(elements, trace.num_elements[largest], key=lambda size: size.at(1))
+                elements = max(
+                    elements, trace.num_elements[largest], key=lambda size: size.at(COMPARED_MICROBATCH)
+                )
             row_length = _row_length(function, trace.shapes[largest], trace.shapes[out], op)
         return VectorWork(function=function, num_elements=elements, row_length=row_length)
 

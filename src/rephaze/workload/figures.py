@@ -6,7 +6,6 @@ They are worked out here once for every graph, whether just extracted, read from
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import replace
 
 from rephaze.types.graph import (
     ZERO,
@@ -19,6 +18,9 @@ from rephaze.types.graph import (
     Tensor,
     TensorRole,
 )
+
+COMPARED_MICROBATCH = 4
+"""Where sizes are compared: at one sample, what grows with it can look like what does not."""
 
 _FROM_OUTSIDE = (TensorRole.PARAMETER, TensorRole.INPUT, TensorRole.CONSTANT, TensorRole.KEPT)
 
@@ -78,21 +80,41 @@ def layer_type(
 def _measured(op: Op, tensors: tuple[Tensor, ...]) -> Op:
     elements = total(tensors[t].num_elements for t in op.outputs)
     if op.kind is OpKind.VIEW:
-        return replace(op, num_elements=elements, input_bytes=ZERO, output_bytes=ZERO, param_bytes=0)
+        return _with_sizes(op, elements, ZERO, ZERO, 0)
     if op.collective is not None:
         payload = op.collective.payload_bytes
-        return replace(op, num_elements=elements, input_bytes=payload, output_bytes=payload)
-    reads = [tensors[t] for t in op.inputs]
-    read_bytes = [_bytes_read(op, tensor) for tensor in reads]
-    weights = [
-        size for tensor, size in zip(reads, read_bytes, strict=True) if tensor.role is TensorRole.PARAMETER
-    ]
-    return replace(
+        return _with_sizes(op, elements, payload, payload, 0)
+    reads = [(tensors[t], _bytes_read(op, tensors[t])) for t in op.inputs]
+    return _with_sizes(
         op,
+        elements,
+        total(size for _, size in reads),
+        total(tensors[t].num_bytes for t in op.outputs),
+        sum(size.const for tensor, size in reads if tensor.role is TensorRole.PARAMETER),
+    )
+
+
+def _with_sizes(op: Op, elements: Affine, input_bytes: Affine, output_bytes: Affine, param_bytes: int) -> Op:
+    # Written out because dataclasses.replace takes twice as long, and this runs for every operator.
+    return Op(
+        name=op.name,
+        target=op.target,
+        kind=op.kind,
+        module=op.module,
+        gradient=op.gradient,
+        gemm=op.gemm,
+        attention=op.attention,
+        collective=op.collective,
+        vector=op.vector,
+        num_flops=op.num_flops,
         num_elements=elements,
-        input_bytes=total(read_bytes),
-        output_bytes=total(tensors[t].num_bytes for t in op.outputs),
-        param_bytes=total(weights).const,
+        input_bytes=input_bytes,
+        output_bytes=output_bytes,
+        param_bytes=param_bytes,
+        inputs=op.inputs,
+        outputs=op.outputs,
+        split=op.split,
+        num_split_units=op.num_split_units,
     )
 
 
@@ -105,17 +127,17 @@ def _bytes_read(op: Op, tensor: Tensor) -> Affine:
 
 
 def _smaller(one: Affine, other: Affine) -> Affine:
-    return one if one.at(1) <= other.at(1) else other
+    return one if one.at(COMPARED_MICROBATCH) <= other.at(COMPARED_MICROBATCH) else other
 
 
 def _larger(one: Affine, other: Affine) -> Affine:
-    return other if one.at(1) < other.at(1) else one
+    return other if one.at(COMPARED_MICROBATCH) < other.at(COMPARED_MICROBATCH) else one
 
 
 def _peak_bytes(graph: OpGraph, kept: set[str]) -> Affine:
     """The largest sum of tensors alive at once beside parameters, kept tensors and forward inputs.
 
-    The largest is chosen at one sample: with tensors that all grow alike it is the largest at any.
+    The largest is chosen at a few samples: with tensors that all grow alike it is the largest at any.
     """
     last_use: dict[str, int] = {}
     size: dict[str, Affine] = {}

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import gzip
 import json
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +34,12 @@ from rephaze.types.graph import (
 from rephaze.workload.figures import layer_type, op_graph
 
 FORMAT = "rephaze.graph/1"
+
+# Looking members up in a dictionary is several times faster than calling the enum.
+_ROLES = {member.value: member for member in TensorRole}
+_KINDS = {member.value: member for member in OpKind}
+_GRADIENTS = {member.value: member for member in Gradient}
+_SPLITS = {member.value: member for member in Split}
 
 
 # --- writing ------------------------------------------------------------------------------------------------
@@ -205,7 +212,9 @@ def graph_from_plain(data: dict[str, Any], source: str) -> ModelGraph:
     )
 
 
-def _affine(plain: int | tuple[int, int] | list[int]) -> Affine:
+@cache
+def _affine(plain: int | tuple[int, int]) -> Affine:
+    # A model has thousands of sizes but few distinct ones.
     return Affine(plain) if isinstance(plain, int) else Affine(plain[0], plain[1])
 
 
@@ -228,7 +237,7 @@ def _tensor_from_plain(plain: Any) -> Tensor:
         name=plain["name"],
         num_elements=_affine(plain["num_elements"]),
         element_bytes=plain["element_bytes"],
-        role=TensorRole(get("role", "local")),
+        role=_ROLES[get("role", "local")],
         storage=get("storage", ""),
         num_split_units=get("num_split_units", 0),
         is_reduced=get("is_reduced", False),
@@ -295,7 +304,7 @@ def _op_from_plain(plain: Any, position: dict[str, int], where: str) -> Op:
 
     get = plain.get
     gemm, attention = get("gemm"), get("attention")
-    kind = OpKind(plain["kind"])
+    kind = _KINDS[plain["kind"]]
     if (kind is OpKind.GEMM) != (gemm is not None) or (kind is OpKind.ATTENTION) != (attention is not None):
         raise SpecError(
             f"{where}.{plain['name']}", kind.value, "must have the dimensions of its kind, and no others"
@@ -305,7 +314,7 @@ def _op_from_plain(plain: Any, position: dict[str, int], where: str) -> Op:
         target=plain["target"],
         kind=kind,
         module=plain["module"],
-        gradient=Gradient(get("gradient", "none")),
+        gradient=_GRADIENTS[get("gradient", "none")],
         gemm=gemm
         and GemmDims(
             batch=_affine(gemm["batch"]),
@@ -323,6 +332,6 @@ def _op_from_plain(plain: Any, position: dict[str, int], where: str) -> Op:
         num_flops=_affine(get("num_flops", 0)),
         inputs=numbers("inputs"),
         outputs=numbers("outputs"),
-        split=Split(get("split", "none")),
+        split=_SPLITS[get("split", "none")],
         num_split_units=get("num_split_units", 0),
     )

@@ -70,6 +70,7 @@ def source_from_config(
 
     from rephaze.workload.hugging_face import attention_name, quiet_library, skip_data_checks
 
+    element_type = _dtype(dtype)
     with quiet_library():
         settings = _hugging_face_config(config, name)
         model_class = _model_class(settings, config, name)
@@ -79,7 +80,7 @@ def source_from_config(
             settings._experts_implementation = "grouped_mm"
         try:
             with torch.device("meta"):
-                module = model_class._from_config(settings, dtype=_dtype(dtype))
+                module = model_class._from_config(settings, dtype=element_type)
         except Exception as error:
             raise UnsupportedError(
                 f"{name}: {model_class.__name__} could not be built from this config: {_told(error)}"
@@ -89,7 +90,7 @@ def source_from_config(
     return Source(
         name=name,
         module=module,
-        inputs_at=_input_maker(module, settings, length, _dtype(dtype)),
+        inputs_at=_input_maker(module, settings, length, element_type),
         seq_len=length if not _is_image_model(module) else _image_tokens(settings),
         config_hash=hash_config(config),
     )

@@ -39,9 +39,7 @@ def blocks(tp, count=8, microbatch=1):
         )
         for v in range(count)
     )  # fmt: skip
-    links = tuple(
-        LayerLink(src=v, dst=v + 1, payload_bytes=0.05 * GIB * microbatch) for v in range(count - 1)
-    )
+    links = tuple(LayerLink(src=v, dst=v + 1, payload_bytes=0.05 * GIB * microbatch) for v in range(count - 1))
     return LayerGraph(tp=tp, microbatch=microbatch, layers=layers, links=links)
 
 
@@ -60,8 +58,7 @@ PROBLEM = PlacementProblem(
 def even_plan(num_stages, dp=1, microbatch=1, recompute=Recompute.NONE):
     size = 8 // num_stages
     stages = tuple(
-        PlannedStage(layers=tuple(range(k * size, (k + 1) * size)), recompute=recompute)
-        for k in range(num_stages)
+        PlannedStage(layers=tuple(range(k * size, (k + 1) * size)), recompute=recompute) for k in range(num_stages)
     )
     return Plan(tp=1, dp=dp, microbatch=microbatch, stages=stages)
 
@@ -87,7 +84,7 @@ def test_too_few_devices_for_the_memory_says_how_many_would_do():
 @pytest.mark.parametrize(
     ("limits", "says"),
     [
-        (PlanLimits(tp=4), "no graph has tp 4"),
+        (PlanLimits(tp=4), "no graph comes with tp 4"),
         (PlanLimits(pp=9), "layers: 9 stages asked for, 8 layers given"),
         (PlanLimits(dp=65), "microbatches: dp 65 asked for"),
         (PlanLimits(tp=2, pp=8, dp=2), "devices: at least 32 are needed, 16 given"),
@@ -97,6 +94,15 @@ def test_impossible_choices_say_why(limits, says):
     placement = find_placement(PROBLEM, limits)
     assert placement.status is SolveStatus.INFEASIBLE
     assert says in placement.reason
+
+
+def test_endless_loads_are_told():
+    layers = tuple(replace(layer, forward_s=1e30) for layer in PROBLEM.graphs[0].layers)
+    graph = replace(PROBLEM.graphs[0], layers=layers)
+    endless = replace(PROBLEM, cost_model=CostModel.PAPER, recompute=RecomputePolicy.NONE, graphs=(graph,))
+    placement = find_placement(endless)
+    assert placement.status is SolveStatus.INFEASIBLE
+    assert "5e+29 s or more" in placement.reason
 
 
 def test_the_alternative_is_the_best_under_its_choices():

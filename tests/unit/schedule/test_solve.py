@@ -26,9 +26,12 @@ def random_problem(seed, size=10, rule=Exclusion.CHIP, shares=False):
     rows = []
     for _ in range(size):
         one = int(rng.integers(5, 400))
-        row = [list((T, V, F, L))[rng.integers(0, 4)], one, int(one / rng.uniform(0.8, 4)) + 1]
+        row = [[T, V, F, L][rng.integers(0, 4)], one, int(one / rng.uniform(0.8, 4)) + 1]
         if shares:
-            row += [("one_core_hbm_share", rng.integers(0, 50) / 100), ("all_cores_hbm_share", rng.integers(0, 100) / 100)]
+            row += [
+                ("one_core_hbm_share", rng.integers(0, 50) / 100),
+                ("all_cores_hbm_share", rng.integers(0, 100) / 100),
+            ]
         rows.append(tuple(row))
     edges = tuple((a, b) for b in range(size) for a in range(b) if rng.random() < 1.5 / size)
     return problem_of(rows, edges, int(rng.integers(1, 4)), int(rng.integers(1, 4)), rule)
@@ -140,7 +143,12 @@ def test_the_memo_serves_chips_that_differ_only_in_cores_beyond_use():
     memo = ScheduleMemo()
     found = [
         schedule_layer(
-            structure, cycles_om, num_tensor_cores=cores, num_vector_cores=cores, exclusion=Exclusion.CHIP, memo=memo
+            structure,
+            cycles_om,
+            num_tensor_cores=cores,
+            num_vector_cores=cores,
+            exclusion=Exclusion.CHIP,
+            memo=memo,
         )
         for cores in (2, 8, 64)
     ]

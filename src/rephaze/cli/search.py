@@ -1,0 +1,220 @@
+"""``rephaze search``: the best chip and the best plans, with their certificate."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.table import Table
+
+from rephaze.cli.output import ExitCode, JsonOption, print_json, stderr, stdout
+from rephaze.units import GB, GIB, MIB, S_PER_MS, UM2_PER_MM2
+
+if TYPE_CHECKING:
+    from rephaze.search.run import SearchProgress
+    from rephaze.types.search import SearchResult, SearchSettings
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command("search")(search)
+
+
+def search(
+    models: Annotated[
+        list[str] | None, typer.Argument(help="Zoo names (rephaze models) or graph files.", metavar="MODEL...")
+    ] = None,
+    config: Annotated[
+        Path | None, typer.Option(help="Run file (.toml): scenario, changes to it, what to look for.")
+    ] = None,
+    scenario: Annotated[str | None, typer.Option(help="default, paper, or a scenario file (.toml).")] = None,
+    out: Annotated[Path | None, typer.Option(help="Folder to record the run in.", metavar="RUN")] = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Go on with the run in --out.")] = False,
+    objective: Annotated[str | None, typer.Option(help="throughput, per-area, per-watt or per-usd.")] = None,
+    aggregate: Annotated[str | None, typer.Option(help="Of several models: geomean, mean or worst.")] = None,
+    devices: Annotated[
+        int | None, typer.Option(help="Chips in the cluster (one flat network level is kept).")
+    ] = None,
+    global_batch: Annotated[int | None, typer.Option(help="Samples in a batch.")] = None,
+    area_limit_mm2: Annotated[float | None, typer.Option(help="Largest chip, in mm².")] = None,
+    time_limit: Annotated[
+        float | None, typer.Option(help="Seconds; then the incumbent and its gap.", metavar="S")
+    ] = None,
+    workers: Annotated[int, typer.Option(help="Processes on this machine.")] = 2,
+    exhaustive: Annotated[
+        bool, typer.Option("--exhaustive", help="Solve every design: for small spaces.")
+    ] = False,
+    json_output: JsonOption = False,
+) -> None:
+    """Find the chip and the plan of each model that give the highest throughput, and prove it.
+
+    Ctrl-C ends the search with the best found so far and an honest gap; a run recorded with --out goes on with
+    --resume, also after a crash.
+
+    Examples:  rephaze search gpt2-xl   |   rephaze search gpt2-xl bert-large --scenario paper --out run1
+    """
+    from rephaze.search.config import resolve_settings
+    from rephaze.search.run import run_search
+
+    if resume and out is None:
+        raise typer.BadParameter("--resume needs --out with the run's folder")
+    changes = _changes(objective, aggregate, devices, global_batch, area_limit_mm2, exhaustive)
+    settings = resolve_settings(tuple(models or ()), config=config, scenario=scenario, changes=changes)
+    with _interruptible() as is_interrupted, _progress(quiet=json_output) as show:
+        result = run_search(
+            settings,
+            folder=out,
+            resume=resume,
+            num_workers=workers,
+            time_limit_s=float("inf") if time_limit is None else time_limit,
+            on_progress=show,
+            should_stop=is_interrupted,
+        )
+    if json_output:
+        print_json(_record(result))
+    else:
+        _print(settings, result, out)
+    if result.chip is None:
+        raise typer.Exit(ExitCode.INFEASIBLE)
+
+
+def _changes(
+    objective: str | None,
+    aggregate: str | None,
+    devices: int | None,
+    global_batch: int | None,
+    area_limit_mm2: float | None,
+    exhaustive: bool,
+) -> dict[str, dict[str, Any]]:
+    asked: dict[str, Any] = {"exhaustive": True} if exhaustive else {}
+    asked |= {name: value for name, value in (("objective", objective), ("aggregate", aggregate)) if value}
+    return {
+        "search": asked,
+        "training": {} if global_batch is None else {"global_batch": global_batch},
+        "cluster": {} if devices is None else {"num_devices": devices},
+        "space": {} if area_limit_mm2 is None else {"area_limit_um2": area_limit_mm2 * UM2_PER_MM2},
+    }
+
+
+@contextmanager
+def _interruptible() -> Iterator[Any]:
+    """Ctrl-C once: stop after the batch at hand. Twice: at once."""
+    asked = False
+
+    def handle(_signal: int, _frame: object) -> None:
+        nonlocal asked
+        if asked:
+            raise KeyboardInterrupt
+        asked = True
+
+    before = signal.signal(signal.SIGINT, handle)
+    try:
+        yield lambda: asked
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+@contextmanager
+def _progress(quiet: bool) -> Iterator[Any]:
+    if quiet:
+        yield lambda _state: None
+        return
+    with stderr.status("preparing models and design space") as status:
+
+        def show(state: SearchProgress) -> None:
+            if not state.objective:
+                status.update(f"{state.phase}: {state.num_designs:,} designs, {state.elapsed_s:.0f} s")
+                return
+            gap = (state.bound - state.objective) / state.objective
+            status.update(
+                f"{state.phase}: best {state.objective:,.4g}, bound {state.bound:,.4g} (gap {gap:.2%}), "
+                f"{state.num_open:,} designs open, {state.num_solved:,} looked at, {state.elapsed_s:.0f} s"
+            )
+
+        yield show
+
+
+def _record(result: SearchResult) -> dict[str, Any]:
+    certificate = asdict(result.certificate)
+    return {
+        "status": str(result.status),
+        "objective": result.objective,
+        "bound": result.bound if result.chip else None,
+        "gap": result.gap if result.chip else None,
+        "chip": asdict(result.chip) if result.chip else None,
+        "area_um2": result.area_um2,
+        "plans": [asdict(plan) for plan in result.plans],
+        "num_designs": certificate["num_designs"],
+        "num_solved_exactly": certificate["num_solved_exactly"],
+        "certificate": certificate,
+        "reason": result.reason,
+        "search_s": result.search_s,
+    }
+
+
+def _print(settings: SearchSettings, result: SearchResult, out: Path | None) -> None:
+    if result.chip is None:
+        stdout.print(f"[yellow]{result.status}[/]: {result.reason}", highlight=False)
+        return
+    chip, certificate = result.chip, result.certificate
+    colour = "green" if result.status == "optimal" else "yellow"
+    stdout.print(
+        f"[bold {colour}]{result.status}[/] in {result.search_s:.1f} s: "
+        f"{settings.objective} {result.objective:,.5g} (bound {result.bound:,.5g}, "
+        f"gap {result.gap:.3%}); scenario {settings.scenario.name}",
+        highlight=False,
+    )
+    stdout.print(
+        f"[bold]chip[/]  {chip.num_tensor_cores} tensor cores of {chip.tensor_width}x{chip.tensor_depth}, "
+        f"{chip.num_vector_cores} vector cores of {chip.vector_lanes} lanes, "
+        f"{chip.global_buffer_bytes / MIB:g} MiB buffer, {chip.num_hbm_stacks} HBM stacks "
+        f"({chip.hbm_bytes / GIB:g} GiB, {chip.hbm_bytes_per_s / GB:,.0f} GB/s), "
+        f"{result.area_um2 / UM2_PER_MM2:,.1f} mm²",
+        highlight=False,
+    )
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for name in (
+        "model",
+        "samples/s",
+        "batch ms",
+        "tp",
+        "dp",
+        "pp",
+        "microbatch",
+        "recompute",
+        "HBM GiB",
+        "J/sample",
+    ):
+        table.add_column(name, justify="left" if name == "model" else "right")
+    for plan in result.plans:
+        table.add_row(
+            plan.model,
+            f"{plan.samples_per_s:,.1f}",
+            f"{plan.batch_s / S_PER_MS:,.1f}",
+            *(str(degree) for degree in (plan.tp, plan.dp, plan.pp, plan.microbatch)),
+            plan.recompute,
+            f"{max(stage.memory_bytes for stage in plan.stages) / GIB:.1f} / {plan.hbm_bytes / GIB:g}",
+            f"{plan.energy_per_sample_j:,.3g}",
+        )
+    stdout.print(table)
+    removed = ", ".join(
+        f"{count:,} by {name}" for name, count in certificate.num_dropped_by_bound.items() if count
+    )
+    within = ", ".join(
+        f"{name}: {least:,}" + ("" if least == most else f" to {most:,}")
+        for name, (least, most) in certificate.num_within.items()
+    )
+    stdout.print(
+        f"[bold]certificate[/]  {certificate.num_designs:,} designs: "
+        f"{certificate.num_solved_exactly:,} solved exactly, "
+        f"{certificate.num_infeasible:,} infeasible, dropped {removed or 'none'}; within {within}",
+        highlight=False,
+    )
+    stdout.print(f"[bold]held back by[/]  {certificate.binding}", highlight=False)
+    if out is not None:
+        stdout.print(f"run recorded in {out}", highlight=False)

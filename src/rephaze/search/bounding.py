@@ -1,0 +1,182 @@
+"""Upper bounds on the throughput of many chips at once, coarse to fine, before anything is solved.
+
+Two sieves, each tested to be an upper bound of what the exact evaluation finds:
+
+1. *Device time*: all samples pass all layers, and no layer beats its busiest resource (multipliers, lanes, HBM).
+   One closed form for all microbatch sizes and degrees.
+2. *Layer bounds*: for each unit (degree, microbatch, policy), the schedule bound of every layer on closed-form
+   operator bounds, then the placement bound over all depths and degrees that fit in memory.
+
+Axis letters: c = chip, t = layer type, u = unit.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rephaze.estimate.table import Estimator
+from rephaze.estimate.weights import lane_ops
+from rephaze.schedule.bounds import lower_bounds
+from rephaze.search.work import Memory, ModelWork, PassWork, Unit
+from rephaze.types.chip import ChipTable
+from rephaze.types.energy import AccessEnergy
+from rephaze.types.graph import Op, OpGraph, OpKind
+from rephaze.types.latency import IMPOSSIBLE_CYCLES
+from rephaze.types.schedule import Exclusion
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+FLOPS_PER_MAC = 2
+CHUNK = 4096
+"""Chips bounded at a time: keeps the tables within tens of megabytes."""
+
+
+def device_time_batch_s(work: ModelWork, chips: ChipTable, has_memory_terms: bool) -> Floats:
+    """A batch time no plan beats, by the busiest resource of each layer.
+
+    Per sample only: what a layer reads once a microbatch (its weights) is left out, so that the bound holds for
+    every microbatch size; degrees above one only add communication to the same work.
+    """
+    graph = work.graphs[min(work.tp_degrees)]
+    scenario = work.scenario
+    per_sample_s = np.zeros(len(chips))
+    counts = np.bincount(np.array(graph.layer_type_of), minlength=len(graph.layer_types))
+    for count, kind in zip(counts.tolist(), graph.layer_types, strict=True):
+        for one_pass in (kind.forward, kind.backward):
+            per_sample_s += count * _pass_per_sample_s(one_pass, chips, has_memory_terms)
+    # At the smallest degree each member of a group does its share; the group together does all of it.
+    per_sample_s *= min(work.tp_degrees)
+    return per_sample_s * scenario.training.global_batch / scenario.cluster.num_devices
+
+
+def _pass_per_sample_s(graph: OpGraph, chips: ChipTable, has_memory_terms: bool) -> Floats:
+    macs = float(sum(_least_macs(op) for op in graph.ops))
+    array_s = macs / (chips.num_macs * chips.clock_hz)
+    if not has_memory_terms:
+        return array_s
+    lanes = sum(
+        lane_ops(item.function) * item.num_elements.per_sample
+        for op in graph.ops
+        if op.kind is not OpKind.GEMM
+        for item in op.vector
+    )
+    lanes_s = lanes / (chips.num_lanes * chips.clock_hz)
+    return np.maximum(array_s, np.maximum(lanes_s, _least_hbm_bytes(graph) / chips.hbm_bytes_per_s))
+
+
+def least_energy_per_sample_j(work: ModelWork, chips: ChipTable, energy: AccessEnergy) -> Floats:
+    """Dynamic energy no plan goes below: multiply-accumulates and compulsory HBM traffic of every layer."""
+    graph = work.graphs[min(work.tp_degrees)]
+    counts = np.bincount(np.array(graph.layer_type_of), minlength=len(graph.layer_types))
+    total: Floats = np.zeros(len(chips))
+    for count, kind in zip(counts.tolist(), graph.layer_types, strict=True):
+        for one_pass in (kind.forward, kind.backward):
+            macs = sum(_least_macs(op) for op in one_pass.ops)
+            total += count * (macs * energy.mac_j_c + _least_hbm_bytes(one_pass) * energy.hbm_j_per_byte_c)
+    return total
+
+
+def _least_hbm_bytes(graph: OpGraph) -> float:
+    """Bytes per sample that vector operators and GEMMs must move, whatever the microbatch."""
+    return float(
+        sum(
+            op.input_bytes.per_sample + op.output_bytes.per_sample
+            for op in graph.ops
+            if op.kind in (OpKind.VECTOR, OpKind.GATHER)
+        )
+        + sum(_least_gemm_bytes(op) for op in graph.ops if op.kind is OpKind.GEMM)
+    )
+
+
+def _least_macs(op: Op) -> float:
+    """Multiply-accumulates per sample that must be done; causal attention skips up to half of its scores."""
+    share = 0.5 if op.attention is not None and op.attention.causal else 1.0
+    return share * op.num_flops.per_sample / FLOPS_PER_MAC
+
+
+def _least_gemm_bytes(op: Op) -> float:
+    """Bytes per sample of a GEMM's matrices at two bytes an element, each over HBM once."""
+    gemm = op.gemm
+    assert gemm is not None
+    at_two, at_one = (_matrix_bytes(op, b) for b in (2, 1))
+    return max(0.0, at_two - at_one)
+
+
+def _matrix_bytes(op: Op, microbatch: int) -> float:
+    gemm = op.gemm
+    assert gemm is not None
+    batch, m, n, k = (float(size.at(microbatch)) for size in (gemm.batch, gemm.m, gemm.n, gemm.k))
+    return 2.0 * batch * (m * k + k * n + m * n)
+
+
+def layer_bound_batch_s(
+    work: ModelWork, estimator: Estimator, chips: ChipTable, memory_of_c: list[Memory], exclusion: Exclusion
+) -> Floats:
+    """For each unit and chip, a batch time no plan of that unit beats; infinite where nothing fits.
+
+    Args:
+        work: The model.
+        estimator: Of these chips.
+        chips: The chips.
+        memory_of_c: The largest memory each may have.
+        exclusion: What all-cores operators exclude.
+
+    Returns:
+        batch_s_uc.
+    """
+    groups: dict[Memory, Ints] = {
+        memory: np.flatnonzero([own == memory for own in memory_of_c]) for memory in dict.fromkeys(memory_of_c)
+    }
+    batch_s_uc = np.full((len(work.units), len(chips)), np.inf)
+    times: dict[tuple[int, int], tuple[Floats, Floats]] = {}
+    for u, unit in enumerate(work.units):
+        key = (unit.tp, unit.microbatch)
+        if key not in times:
+            times[key] = layer_bound_times(work, estimator, chips, unit.tp, unit.microbatch, exclusion)
+        forward_ct, backward_ct = times[key]
+        for memory, members in groups.items():
+            bounds = work.chip_bounds(unit, memory)
+            batch_s_uc[u, members] = bounds.batch_s([(forward_ct[members], backward_ct[members])])
+        batch_s_uc[u] = np.maximum(batch_s_uc[u], _unit_device_time_s(work, unit, forward_ct + backward_ct))
+    return batch_s_uc
+
+
+def _unit_device_time_s(work: ModelWork, unit: Unit, work_s_ct: Floats) -> Floats:
+    """Every microbatch holds each layer's devices for its time; all devices together have the batch time."""
+    graph = work.graphs[unit.tp]
+    counts = np.bincount(np.array(graph.layer_type_of), minlength=len(graph.layer_types))
+    members_t = np.array([unit.tp if kind.is_sharded else 1 for kind in graph.layer_types])
+    training = work.scenario.training
+    num_microbatches = -(-training.global_batch // unit.microbatch)
+    device_s_c: Floats = (work_s_ct * (counts * members_t)).sum(axis=1)
+    return device_s_c * (num_microbatches / work.scenario.cluster.num_devices)
+
+
+def layer_bound_times(
+    work: ModelWork, estimator: Estimator, chips: ChipTable, tp: int, microbatch: int, exclusion: Exclusion
+) -> tuple[Floats, Floats]:
+    """Lower bounds on forward and backward seconds, chips x layer types."""
+    columns = [
+        [pass_bound_s(one_pass, estimator, chips, microbatch, exclusion) for one_pass in both]
+        for both in work.passes[tp]
+    ]
+    forward_ct = np.stack([forward for forward, _ in columns], axis=1)
+    backward_ct = np.stack([backward for _, backward in columns], axis=1)
+    return forward_ct, backward_ct
+
+
+def pass_bound_s(
+    one_pass: PassWork, estimator: Estimator, chips: ChipTable, microbatch: int, exclusion: Exclusion
+) -> Floats:
+    """Lower bounds on one pass of one layer type, a value a chip; infinite where it cannot run."""
+    table = estimator.bound(one_pass.graph, microbatch)
+    cycles = lower_bounds(
+        one_pass.structure,
+        table,
+        num_tensor_cores_c=chips.num_tensor_cores,
+        num_vector_cores_c=chips.num_vector_cores,
+        exclusion=exclusion,
+    )
+    return np.where(cycles >= IMPOSSIBLE_CYCLES, np.inf, cycles / chips.clock_hz)

@@ -1,0 +1,115 @@
+"""The proof in numbers: where every design of a space went, and what holds the winner back."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rephaze.hardware.area import chip_area
+from rephaze.hardware.template import build_chips
+from rephaze.search.engine import EngineOutcome
+from rephaze.search.evaluator import SpaceEvaluator
+from rephaze.types.search import Certificate
+from rephaze.types.space import DesignSpace
+
+Floats = NDArray[np.float64]
+
+DEVICE_TIME = "device time"
+LAYER_BOUNDS = "layer bounds"
+WITHIN = {"0.1 %": 0.001, "1 %": 0.01, "5 %": 0.05}
+_FIELDS = (
+    "num_tensor_cores",
+    "tensor_width",
+    "tensor_depth",
+    "num_vector_cores",
+    "vector_lanes",
+    "global_buffer_bytes",
+    "num_hbm_stacks",
+)
+
+
+def certify(evaluator: SpaceEvaluator, outcome: EngineOutcome, coarse_d: Floats) -> Certificate:
+    """Account for every design once: solved, infeasible, or dropped by which bound."""
+    evaluations = outcome.evaluations.values()
+    solved = [item for item in evaluations if item.is_exact and item.objective > 0]
+    no_plan = sum(item.is_exact and item.objective <= 0 for item in evaluations)
+    no_plan += int((coarse_d <= 0).sum())
+    no_plan += sum(bound <= 0 for design, bound in outcome.refined.items() if design not in outcome.evaluations)
+    dropped: dict[str, int] = {}
+    refined_only = [
+        bound for design, bound in outcome.refined.items() if design not in outcome.evaluations and bound > 0
+    ]
+    is_unrefined = coarse_d > 0
+    is_unrefined[list(outcome.refined)] = False
+    if outcome.is_complete:
+        dropped[DEVICE_TIME] = int(is_unrefined.sum())
+        dropped[LAYER_BOUNDS] = len(refined_only)
+    for item in evaluations:
+        if not item.is_exact:
+            dropped[item.dropped_by] = dropped.get(item.dropped_by, 0) + 1
+    return Certificate(
+        num_designs=evaluator.census.num_designs,
+        num_solved_exactly=len(solved),
+        num_dropped_by_bound=dropped,
+        num_infeasible=no_plan,
+        num_within=_within(outcome, coarse_d[is_unrefined], np.array(refined_only)),
+        binding="" if outcome.incumbent is None else binding_of(evaluator, outcome.incumbent.design),
+    )
+
+
+def _within(outcome: EngineOutcome, coarse_left: Floats, refined_left: Floats) -> dict[str, tuple[int, int]]:
+    if outcome.incumbent is None:
+        return dict.fromkeys(WITHIN, (0, 0))
+    found = {}
+    for name, part in WITHIN.items():
+        floor = outcome.incumbent.objective * (1 - part)
+        least = sum(item.is_exact and item.objective >= floor for item in outcome.evaluations.values())
+        maybe = sum(not item.is_exact and item.bound >= floor for item in outcome.evaluations.values())
+        maybe += int((refined_left >= floor).sum()) + int((coarse_left >= floor).sum())
+        found[name] = (least, least + maybe)
+    return found
+
+
+def binding_of(evaluator: SpaceEvaluator, design: int) -> str:
+    """What keeps the winner from growing: the area limit, or the end of the space's lists."""
+    space, chips = evaluator.settings.scenario.space, evaluator.census.chips
+    area_um2 = float(evaluator.census.area_um2_c[design])
+    at_end, too_large, free = [], [], []
+    for name in _FIELDS:
+        if name == "vector_lanes" and space.vector_lanes is None:
+            continue
+        values = sorted(getattr(space, name))
+        larger = [value for value in values if value > int(getattr(chips, name)[design])]
+        if not larger:
+            at_end.append(name)
+        elif _area_with(space, evaluator, design, name, larger[0]) > space.area_limit_um2:
+            too_large.append(name)
+        else:
+            free.append(name)
+    parts = [f"{area_um2 / space.area_limit_um2:.1%} of the area limit used"]
+    if too_large:
+        parts.append(f"more of {', '.join(too_large)} does not fit in it")
+    if at_end:
+        parts.append(f"{', '.join(at_end)} at the end of the space")
+    if free:
+        parts.append(f"more of {', '.join(free)} would fit and does not pay")
+    return "; ".join(parts)
+
+
+def _area_with(space: DesignSpace, evaluator: SpaceEvaluator, design: int, name: str, value: int) -> float:
+    chips = evaluator.census.chips
+    columns = {field: getattr(chips, field)[design : design + 1].copy() for field in _FIELDS}
+    columns[name] = np.array([value], dtype=np.int64)
+    if space.vector_lanes is None:
+        columns["vector_lanes"] = columns["tensor_width"]
+    changed = build_chips(
+        num_tensor_cores=columns["num_tensor_cores"],
+        tensor_width=columns["tensor_width"],
+        tensor_depth=columns["tensor_depth"],
+        num_vector_cores=columns["num_vector_cores"],
+        vector_lanes=columns["vector_lanes"],
+        global_buffer_bytes=columns["global_buffer_bytes"],
+        num_hbm_stacks=columns["num_hbm_stacks"],
+        template=space.template,
+    )
+    return float(chip_area(changed, space.area_model).total_um2_c[0])

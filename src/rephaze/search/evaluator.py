@@ -1,0 +1,280 @@
+"""Designs of a space bounded and solved for all models of a search: what every worker process runs.
+
+Axis letters: m = model, u = unit, c = chip of the chunk at hand, d = design of the space.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rephaze.estimate.gemm_costs import GemmMemo
+from rephaze.estimate.models import cost_model
+from rephaze.estimate.table import Estimator
+from rephaze.hardware.area import chip_area
+from rephaze.hardware.cost import chip_cost
+from rephaze.hardware.energy import access_energy
+from rephaze.hardware.space import DesignCensus, enumerate_designs
+from rephaze.schedule.solve import ScheduleMemo
+from rephaze.search.bounding import device_time_batch_s, layer_bound_batch_s, least_energy_per_sample_j
+from rephaze.search.engine import RELATIVE_SLACK
+from rephaze.search.exact import ChipSolver, UnitAnswer
+from rephaze.search.objective import combine
+from rephaze.search.work import Memory, ModelWork
+from rephaze.types.chip import Chip, chip_table
+from rephaze.types.energy import AccessEnergy
+from rephaze.types.schedule import Exclusion
+from rephaze.types.search import Evaluation, ModelPlan, Objective, SearchSettings
+from rephaze.units import UM2_PER_MM2
+
+Floats = NDArray[np.float64]
+
+MAPPED = "mapped operators"
+SOLVED = "schedules and plans"
+
+
+class SpaceEvaluator:
+    """Bounds and exact answers for the designs of a space.
+
+    Args:
+        settings: The search.
+    """
+
+    def __init__(self, settings: SearchSettings) -> None:
+        self.settings = settings
+        scenario = settings.scenario
+        self.census: DesignCensus = enumerate_designs(scenario.space)
+        self.works = [ModelWork(name, scenario) for name in settings.models]
+        self.model = cost_model(scenario.estimate_model)
+        self.exclusion = Exclusion(scenario.all_cores_excludes)
+        self._gemm_memo, self._schedule_memo = GemmMemo(), ScheduleMemo()
+
+    @cached_property
+    def energy(self) -> AccessEnergy:
+        """Energies of all designs."""
+        return access_energy(self.census.chips, self.settings.scenario.space.area_model)
+
+    def coarse(self) -> Floats:
+        """An upper bound of every design's objective, by device time."""
+        chips = self.census.chips
+        batch_s_md = np.stack(
+            [device_time_batch_s(work, chips, self.model.has_memory_terms) for work in self.works]
+        )
+        designs = np.arange(len(chips))
+        return self._objective(batch_s_md, designs)
+
+    def unit_bounds(self, designs: Sequence[int]) -> list[Floats]:
+        """For each model, batch_s_uc: times no plan of a unit beats on these designs."""
+        index = np.asarray(designs, dtype=np.intp)
+        chips = self.census.chips.take(index)
+        estimator = Estimator(
+            chips, self._energy_of(index), self.settings.scenario.cluster, self.model, self._gemm_memo
+        )
+        memory = [self.memory_options(design)[-1] for design in designs]
+        return [layer_bound_batch_s(work, estimator, chips, memory, self.exclusion) for work in self.works]
+
+    def refined(self, designs: Sequence[int], bounds: list[Floats]) -> Floats:
+        """An upper bound of each design's objective, from its unit bounds."""
+        batch_s_mc = np.stack([batch_s_uc.min(axis=0) for batch_s_uc in bounds])
+        return self._objective(batch_s_mc, np.asarray(designs, dtype=np.intp))
+
+    def memory_options(self, design: int) -> list[Memory]:
+        """Memories a design may have, smallest first."""
+        chips = self.census.chips
+        bytes_per_s = float(chips.hbm_bytes_per_s[design])
+        options = self.settings.scenario.space.hbm_bytes_options
+        sizes = sorted(options) if options else [int(chips.hbm_bytes[design])]
+        return [Memory(size, bytes_per_s) for size in sizes]
+
+    def solver(self, design: int) -> ChipSolver:
+        """The exact solver of one design."""
+        return self.chip_solver(self.census.chips.chip(design), self._energy_of(np.array([design])))
+
+    def chip_solver(self, chip: Chip, energy: AccessEnergy | None = None) -> ChipSolver:
+        """The exact solver of any chip, of the space or not."""
+        if energy is None:
+            energy = access_energy(chip_table([chip]), self.settings.scenario.space.area_model)
+        return ChipSolver(chip, energy, self.model, self.exclusion, self._gemm_memo, self._schedule_memo)
+
+    def evaluate(self, design: int, bounds: list[Floats], cutoff: float) -> Evaluation:
+        """One design, solved exactly, or dropped as soon as a bound falls below ``cutoff``.
+
+        Args:
+            design: Position in the space.
+            bounds: For each model, batch_s_u from ``unit_bounds``.
+            cutoff: The incumbent's objective.
+        """
+        return _DesignSearch(self, design, bounds, cutoff).run()
+
+    def _energy_of(self, index: NDArray[np.intp]) -> AccessEnergy:
+        from dataclasses import fields
+
+        return AccessEnergy(**{item.name: getattr(self.energy, item.name)[index] for item in fields(AccessEnergy)})
+
+    def _objective(self, batch_s_mc: Floats, designs: NDArray[np.intp]) -> Floats:
+        """Upper bounds of the objective from lower bounds on batch times."""
+        scenario = self.settings.scenario
+        throughput_mc = scenario.training.global_batch / batch_s_mc
+        if self.settings.objective is Objective.PER_WATT:
+            least_j_mc = np.stack([self._least_energy_j(work)[designs] for work in self.works])
+            idle_j_mc = self.energy.idle_w_c[designs] * scenario.cluster.num_devices / throughput_mc
+            value_mc = np.where(np.isfinite(batch_s_mc), 1.0 / (least_j_mc + idle_j_mc), 0.0)
+        else:
+            value_mc = throughput_mc * self.value_factor[designs]
+        return combine(value_mc, self.settings.weights, self.settings.aggregate)
+
+    def _least_energy_j(self, work: ModelWork) -> Floats:
+        return least_energy_per_sample_j(work, self.census.chips, self.energy)
+
+    @cached_property
+    def value_factor(self) -> Floats:
+        """What turns a design's throughput into its objective."""
+        num_devices = self.settings.scenario.cluster.num_devices
+        if self.settings.objective is Objective.PER_AREA:
+            return UM2_PER_MM2 / (self.census.area_um2_c * num_devices)
+        if self.settings.objective is Objective.PER_USD:
+            # Cost at the 7 nm of the corrected model, whatever model limits the area.
+            from rephaze.types.space import AreaModel
+
+            area_um2 = chip_area(self.census.chips, AreaModel.CORRECTED).total_um2_c
+            return 1.0 / (chip_cost(area_um2, self.census.chips.hbm_bytes).total_usd_c * num_devices)
+        return np.ones(self.census.num_designs)
+
+    def value_of(self, design: int, batch_s: float, energy_per_sample_j: float) -> float:
+        """A model's objective on a design from its exact plan."""
+        if not math.isfinite(batch_s):
+            return 0.0
+        if self.settings.objective is Objective.PER_WATT:
+            return 1.0 / energy_per_sample_j
+        return self.settings.scenario.training.global_batch / batch_s * float(self.value_factor[design])
+
+    def bound_of(self, design: int, work: ModelWork, batch_s: float) -> float:
+        """A model's objective on a design at best, if no plan is faster than ``batch_s``."""
+        if not math.isfinite(batch_s):
+            return 0.0
+        if self.settings.objective is Objective.PER_WATT:
+            scenario = self.settings.scenario
+            idle_j = float(self.energy.idle_w_c[design]) * scenario.cluster.num_devices * batch_s
+            least_j = float(self._least_energy_j(work)[design]) + idle_j / scenario.training.global_batch
+            return 1.0 / least_j
+        return self.value_of(design, batch_s, math.inf)
+
+
+class _DesignSearch:
+    """Best first over the units of all models on one design."""
+
+    def __init__(self, space: SpaceEvaluator, design: int, bounds: list[Floats], cutoff: float) -> None:
+        self.space, self.design, self.cutoff = space, design, cutoff
+        self.solver = space.solver(design)
+        self.memory = space.memory_options(design)[-1]
+        self.upper = [
+            np.array([space.bound_of(design, work, float(batch_s)) for batch_s in batch_s_u])
+            for work, batch_s_u in zip(space.works, bounds, strict=True)
+        ]
+        """By model and unit: no plan has a better value."""
+        self.stage = [np.zeros(len(batch_s_u), dtype=np.int64) for batch_s_u in bounds]
+        self.best: list[tuple[float, int, UnitAnswer] | None] = [None] * len(bounds)
+        self.unproven = [0.0] * len(bounds)
+        """Values that unproven schedules might still reach."""
+        self.finest = ""
+
+    def run(self) -> Evaluation:
+        while True:
+            bound = self._combined([self._model_upper(m) for m in range(len(self.upper))])
+            if bound <= 0.0:
+                return self._infeasible()
+            if bound < self.cutoff * (1 - RELATIVE_SLACK):
+                return self._dropped(bound)
+            model = self._model_to_refine()
+            if model is None:
+                return self._exact()
+            self._refine(model)
+
+    def _model_upper(self, m: int) -> float:
+        best = self.best[m]
+        open_upper = float(self.upper[m][self.stage[m] < 2].max(initial=0.0))
+        return max(open_upper, best[0] if best else 0.0, self.unproven[m])
+
+    def _model_to_refine(self) -> int | None:
+        """The model whose open units promise most over what is known."""
+        widest, chosen = 1.0, None
+        for m in range(len(self.upper)):
+            best = self.best[m]
+            open_upper = float(self.upper[m][self.stage[m] < 2].max(initial=0.0))
+            if open_upper <= (best[0] if best else 0.0):
+                continue
+            ratio = open_upper / best[0] if best else math.inf
+            if ratio > widest:
+                widest, chosen = ratio, m
+        return chosen
+
+    def _refine(self, m: int) -> None:
+        work = self.space.works[m]
+        is_open = self.stage[m] < 2
+        u = int(np.argmax(np.where(is_open, self.upper[m], -1.0)))
+        unit = work.units[u]
+        if self.stage[m][u] == 0:
+            batch_s = self.solver.bound_batch_s(work, unit, self.memory)
+            self.upper[m][u] = min(self.upper[m][u], self.space.bound_of(self.design, work, batch_s))
+            self.stage[m][u] = 1
+            self.finest = MAPPED
+            return
+        best = self.best[m]
+        # For any objective but energy a slower plan of the same model is of no use.
+        is_timed = self.space.settings.objective is not Objective.PER_WATT
+        cutoff_s = best[2].batch_s if best and is_timed else math.inf
+        answer = self.solver.solve(work, unit, self.memory, cutoff_s)
+        self.stage[m][u] = 2
+        self.finest = SOLVED
+        reachable = self.space.bound_of(self.design, work, answer.bound_s)
+        value = self.space.value_of(self.design, answer.batch_s, answer.energy_per_sample_j)
+        if answer.bound_s < answer.batch_s and answer.bound_s < cutoff_s:
+            self.unproven[m] = max(self.unproven[m], reachable)
+        if value > (best[0] if best else 0.0):
+            self.best[m] = (value, u, answer)
+
+    def _combined(self, values: list[float]) -> float:
+        settings = self.space.settings
+        column = np.array(values)[:, None]
+        return float(combine(column, settings.weights, settings.aggregate)[0])
+
+    def _exact(self) -> Evaluation:
+        plans = tuple(self._plan(m) for m in range(len(self.upper)))
+        objective = self._combined([best[0] for best in self.best if best])
+        bound = self._combined([self._model_upper(m) for m in range(len(self.upper))])
+        return Evaluation(
+            design=self.design, is_exact=True, objective=objective, bound=max(bound, objective), plans=plans
+        )
+
+    def _plan(self, m: int) -> ModelPlan:
+        """The model's plan on the smallest memory it does not lose by."""
+        best = self.best[m]
+        assert best is not None
+        work = self.space.works[m]
+        _, u, answer = best
+        unit = work.units[u]
+        for memory in self.space.memory_options(self.design)[:-1]:
+            smaller = self.solver.solve(work, unit, memory, math.inf)
+            if smaller.plan is not None and smaller.batch_s <= answer.batch_s:
+                return self.solver.model_plan(work, unit, memory, smaller)
+        return self.solver.model_plan(work, unit, self.memory, answer)
+
+    def _dropped(self, bound: float) -> Evaluation:
+        return Evaluation(
+            design=self.design, is_exact=False, objective=-math.inf, bound=bound, plans=(), dropped_by=self.finest
+        )
+
+    def _infeasible(self) -> Evaluation:
+        missing = [work.name for m, work in enumerate(self.space.works) if self._model_upper(m) <= 0.0]
+        return Evaluation(
+            design=self.design,
+            is_exact=True,
+            objective=-math.inf,
+            bound=-math.inf,
+            plans=(),
+            reason=f"no plan of {', '.join(missing)} fits",
+        )

@@ -1,0 +1,235 @@
+"""One chip solved exactly: mapped operators, proven schedules, the best plan of every unit that may win."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rephaze.estimate.gemm_costs import GemmMemo
+from rephaze.estimate.models import CostModel as EstimateModel
+from rephaze.estimate.table import Estimator
+from rephaze.place.price import price_plan
+from rephaze.schedule.bounds import lower_bounds
+from rephaze.schedule.solve import LayerSchedule, ScheduleMemo, schedule_layer
+from rephaze.search.work import Memory, ModelWork, PassWork, Unit
+from rephaze.types.chip import Chip, ChipTable, chip_table
+from rephaze.types.energy import AccessEnergy
+from rephaze.types.latency import IMPOSSIBLE_CYCLES, LatencyTable
+from rephaze.types.placement import Plan, PricedPlan, SolveStatus
+from rephaze.types.schedule import Exclusion
+from rephaze.types.search import ModelPlan, StagePlan
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class UnitAnswer:
+    """One unit of one model on one chip."""
+
+    batch_s: float
+    """Of the best plan found; infinite if nothing fits or nothing beats the cutoff."""
+    bound_s: float
+    """No plan of the unit is faster."""
+    plan: Plan | None
+    energy_per_sample_j: float
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class PassTimes:
+    """One pass of one layer type on one chip."""
+
+    cycles: int
+    bound_cycles: int
+    energy_j: float
+
+
+class ChipSolver:
+    """Exact times and plans of models on one chip.
+
+    Args:
+        chip: The chip.
+        energy: Its energies.
+        cluster_model: The estimate model.
+        exclusion: What all-cores operators exclude.
+        gemm_memo: Mapped GEMMs, shared among chips.
+        schedule_memo: Proven schedule parts, shared among chips.
+        schedule_limit_s: Time for one layer's schedule; past it a bound remains.
+    """
+
+    def __init__(
+        self,
+        chip: Chip,
+        energy: AccessEnergy,
+        model: EstimateModel,
+        exclusion: Exclusion,
+        gemm_memo: GemmMemo,
+        schedule_memo: ScheduleMemo,
+        schedule_limit_s: float = 10.0,
+    ) -> None:
+        self.chip, self.energy, self.model, self.exclusion = chip, energy, model, exclusion
+        self.table: ChipTable = chip_table([chip])
+        self._gemm_memo, self._schedule_memo = gemm_memo, schedule_memo
+        self._limit_s = schedule_limit_s
+        self._tables: dict[tuple[str, int, int, int, int], LatencyTable] = {}
+        self._times: dict[tuple[str, int, int, int, int], PassTimes] = {}
+
+    def bound_batch_s(self, work: ModelWork, unit: Unit, memory: Memory) -> float:
+        """A batch time no plan of the unit beats, from mapped operators and schedule bounds."""
+        forward, backward = self._columns(work, unit, proven=False)
+        found = work.chip_bounds(unit, memory).batch_s([(forward[None, :], backward[None, :])])
+        return float(found[0])
+
+    def solve(self, work: ModelWork, unit: Unit, memory: Memory, cutoff_s: float) -> UnitAnswer:
+        """The best plan of the unit, if it is below ``cutoff_s``."""
+        forward, backward = self._columns(work, unit, proven=True)
+        if not (np.isfinite(forward).all() and np.isfinite(backward).all()):
+            return UnitAnswer(batch_s=math.inf, bound_s=math.inf, plan=None, energy_per_sample_j=math.inf)
+        kinds = np.array(work.layer_type_of)
+        placer = work.placer(unit, memory)
+        found = placer.solve([(forward[kinds], backward[kinds])], cutoff_s)
+        bound_s = found.bound_s
+        least_f, least_b = self._columns(work, unit, proven=True, use_bounds=True)
+        if (least_f < forward).any() or (least_b < backward).any():
+            # Some schedule was not proven: with its bound the plan might be faster.
+            bound_s = min(bound_s, placer.solve([(least_f[kinds], least_b[kinds])], cutoff_s).bound_s)
+        if found.status not in (SolveStatus.OPTIMAL, SolveStatus.FEASIBLE):
+            return UnitAnswer(batch_s=math.inf, bound_s=bound_s, plan=None, energy_per_sample_j=math.inf)
+        plan = placer.plan(found)
+        return UnitAnswer(
+            batch_s=found.batch_s,
+            bound_s=bound_s,
+            plan=plan,
+            energy_per_sample_j=self._energy_per_sample_j(work, unit, plan, found.batch_s),
+        )
+
+    def model_plan(self, work: ModelWork, unit: Unit, memory: Memory, answer: UnitAnswer) -> ModelPlan:
+        """The answer as it is reported, stages priced one by one."""
+        assert answer.plan is not None
+        priced = self.priced(work, unit, memory, answer.plan)
+        names = work.graphs[unit.tp].layer_names
+        stages = tuple(
+            StagePlan(
+                first_layer=names[stage.layers[0]],
+                last_layer=names[stage.layers[-1]],
+                num_layers=len(stage.layers),
+                num_devices=cost.num_devices,
+                load_s=cost.load_s,
+                memory_bytes=cost.memory.total_bytes,
+                recompute=str(cost.recompute),
+            )
+            for stage, cost in zip(answer.plan.stages, priced.stages, strict=True)
+        )
+        modes = {stage.recompute for stage in stages}
+        return ModelPlan(
+            model=work.name,
+            samples_per_s=work.scenario.training.global_batch / answer.batch_s,
+            batch_s=answer.batch_s,
+            tp=answer.plan.tp,
+            dp=answer.plan.dp,
+            pp=answer.plan.pp,
+            microbatch=answer.plan.microbatch,
+            recompute=modes.pop() if len(modes) == 1 else "mixed",
+            hbm_bytes=memory.hbm_bytes,
+            energy_per_sample_j=answer.energy_per_sample_j,
+            stages=stages,
+        )
+
+    def priced(self, work: ModelWork, unit: Unit, memory: Memory, plan: Plan) -> PricedPlan:
+        """A plan priced by the independent evaluator, with this chip's layer times."""
+        from dataclasses import replace
+
+        forward, backward = self._columns(work, unit, proven=True)
+        problem = work.placement_problem((unit,), memory)
+        graph = problem.graphs[0]
+        layers = tuple(
+            replace(layer, forward_s=float(forward[kind]), backward_s=float(backward[kind]))
+            for layer, kind in zip(graph.layers, work.layer_type_of, strict=True)
+        )
+        return price_plan(replace(problem, graphs=(replace(graph, layers=layers),)), plan)
+
+    def schedule(self, one_pass: PassWork, table: LatencyTable) -> LayerSchedule:
+        """The proven schedule of one pass."""
+        return schedule_layer(
+            one_pass.structure,
+            np.stack([table.one_core_cycles_oc[:, 0], table.all_cores_cycles_oc[:, 0]], axis=1),
+            num_tensor_cores=self.chip.num_tensor_cores,
+            num_vector_cores=self.chip.num_vector_cores,
+            exclusion=self.exclusion,
+            hbm_share_om=np.stack([table.one_core_hbm_share_oc[:, 0], table.all_cores_hbm_share_oc[:, 0]], axis=1),
+            buffer_share_om=np.stack(
+                [table.one_core_buffer_share_oc[:, 0], table.all_cores_buffer_share_oc[:, 0]], axis=1
+            ),
+            time_limit_s=self._limit_s,
+            memo=self._schedule_memo,
+        )
+
+    def pass_table(self, work: ModelWork, tp: int, microbatch: int, kind: int, direction: int) -> LatencyTable:
+        """Mapped operators of one pass (direction 0 forward, 1 backward)."""
+        key = (work.name, tp, microbatch, kind, direction)
+        if key not in self._tables:
+            estimator = Estimator(self.table, self.energy, work.scenario.cluster, self.model, self._gemm_memo)
+            self._tables[key] = estimator.exact(work.passes[tp][kind][direction].graph, microbatch)
+        return self._tables[key]
+
+    def pass_times(self, work: ModelWork, tp: int, microbatch: int, kind: int, direction: int) -> PassTimes:
+        """The scheduled pass."""
+        key = (work.name, tp, microbatch, kind, direction)
+        if key not in self._times:
+            table = self.pass_table(work, tp, microbatch, kind, direction)
+            found = self.schedule(work.passes[tp][kind][direction], table)
+            one, all_ = table.one_core_j_oc[:, 0], table.all_cores_j_oc[:, 0]
+            self._times[key] = PassTimes(
+                cycles=found.makespan_cycles,
+                bound_cycles=found.bound_cycles,
+                energy_j=float(np.where(found.mode_o == 0, one, all_).sum()),
+            )
+        return self._times[key]
+
+    def _columns(
+        self, work: ModelWork, unit: Unit, *, proven: bool, use_bounds: bool = False
+    ) -> tuple[Floats, Floats]:
+        """Forward and backward seconds by layer type: scheduled, or bounds on mapped operators."""
+        columns = []
+        for direction in (0, 1):
+            cycles = []
+            for kind in range(len(work.passes[unit.tp])):
+                if proven:
+                    times = self.pass_times(work, unit.tp, unit.microbatch, kind, direction)
+                    cycles.append(times.bound_cycles if use_bounds else times.cycles)
+                else:
+                    cycles.append(self._pass_bound(work, unit, kind, direction))
+            seconds = np.array(cycles, dtype=np.float64) / self.chip.clock_hz
+            seconds[np.array(cycles) >= IMPOSSIBLE_CYCLES] = np.inf
+            columns.append(seconds)
+        return columns[0], columns[1]
+
+    def _pass_bound(self, work: ModelWork, unit: Unit, kind: int, direction: int) -> int:
+        one_pass = work.passes[unit.tp][kind][direction]
+        table = self.pass_table(work, unit.tp, unit.microbatch, kind, direction)
+        found = lower_bounds(
+            one_pass.structure,
+            table,
+            num_tensor_cores_c=self.table.num_tensor_cores,
+            num_vector_cores_c=self.table.num_vector_cores,
+            exclusion=self.exclusion,
+        )
+        return int(found[0])
+
+    def _energy_per_sample_j(self, work: ModelWork, unit: Unit, plan: Plan, batch_s: float) -> float:
+        """Dynamic energy of all chips of a group, replays included, plus idle power for the batch."""
+        graph = work.graphs[unit.tp]
+        total = 0.0
+        for stage in plan.stages:
+            for layer in stage.layers:
+                kind = graph.layer_type_of[layer]
+                members = unit.tp if graph.layer_types[kind].is_sharded else 1
+                runs = 2 if stage.recompute != "none" else 1
+                forward = self.pass_times(work, unit.tp, unit.microbatch, kind, 0).energy_j
+                backward = self.pass_times(work, unit.tp, unit.microbatch, kind, 1).energy_j
+                total += members * (runs * forward + backward)
+        scenario = work.scenario
+        idle_j = float(self.energy.idle_w_c[0]) * scenario.cluster.num_devices * batch_s
+        return total / unit.microbatch + idle_j / scenario.training.global_batch

@@ -1,0 +1,235 @@
+"""A search from settings to its answer and certificate, recorded as it goes."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rephaze.search.certificate import certify
+from rephaze.search.engine import EngineOutcome, EngineProgress, run_best_first
+from rephaze.search.evaluator import SpaceEvaluator
+from rephaze.search.workers import Workers, start_workers
+from rephaze.store.opening import is_run
+from rephaze.store.run import RunStore
+from rephaze.store.versions import current_versions
+from rephaze.types.run import Incumbent
+from rephaze.types.search import Evaluation, SearchResult, SearchSettings, SearchStatus
+
+Floats = NDArray[np.float64]
+
+BATCH_SIZE = 8
+"""Designs solved between two looks at the incumbent."""
+REFINE_SIZE = 4096
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class SearchProgress:
+    """What a progress display shows."""
+
+    phase: str
+    elapsed_s: float
+    objective: float
+    bound: float
+    num_designs: int
+    num_open: int
+    num_solved: int
+
+
+OnProgress = Callable[[SearchProgress], None]
+
+
+def run_search(
+    settings: SearchSettings,
+    *,
+    folder: Path | None = None,
+    resume: bool = False,
+    num_workers: int = 1,
+    time_limit_s: float = math.inf,
+    on_progress: OnProgress = lambda _progress: None,
+    should_stop: Callable[[], bool] = lambda: False,
+) -> SearchResult:
+    """The best chip and plans, proven unless stopped early.
+
+    Args:
+        settings: What to search.
+        folder: Where the run is recorded; None keeps nothing.
+        resume: Go on with the run in ``folder``.
+        num_workers: Processes.
+        time_limit_s: After this the incumbent and its gap are the answer.
+        on_progress: Called now and then; cannot fail the run.
+        should_stop: Asked between batches.
+    """
+    began = time.perf_counter()
+    evaluator = SpaceEvaluator(settings)
+    store = _open(folder, resume, settings, evaluator)
+    try:
+        workers = start_workers(settings, evaluator, num_workers)
+        try:
+            return _Search(
+                settings, evaluator, workers, store, began, time_limit_s, on_progress, should_stop
+            ).run()
+        finally:
+            workers.close()
+    finally:
+        if store is not None:
+            store.close()
+
+
+def _open(
+    folder: Path | None, resume: bool, settings: SearchSettings, evaluator: SpaceEvaluator
+) -> RunStore | None:
+    if folder is None:
+        return None
+    model = evaluator.model
+    versions = current_versions(f"{model.name}/{model.version}")
+    if resume and is_run(folder):
+        store = RunStore.resume(folder, settings, versions)
+    else:
+        store = RunStore.create(folder, settings, versions)
+    store.record_designs(evaluator.census.chips, evaluator.census.area_um2_c)
+    return store
+
+
+class _Search:
+    """One run: the engine's callbacks and what they share."""
+
+    def __init__(
+        self,
+        settings: SearchSettings,
+        evaluator: SpaceEvaluator,
+        workers: Workers,
+        store: RunStore | None,
+        began: float,
+        time_limit_s: float,
+        on_progress: OnProgress,
+        should_stop: Callable[[], bool],
+    ) -> None:
+        self.settings, self.evaluator, self.workers, self.store = settings, evaluator, workers, store
+        self.began, self.time_limit_s = began, time_limit_s
+        self.on_progress, self.should_stop = on_progress, should_stop
+        self._bounds: dict[int, list[Floats]] = {}
+        self._last = EngineProgress(incumbent=None, bound=math.inf, num_open=0, num_refined=0, num_evaluated=0)
+
+    def run(self) -> SearchResult:
+        coarse = self.evaluator.coarse()
+        known: Sequence[Evaluation] = list(self.store.evaluations()) if self.store else []
+        outcome = run_best_first(
+            coarse,
+            self._evaluate,
+            tie_key=self._tie_key,
+            batch_size=BATCH_SIZE,
+            refine=self._refine,
+            refine_size=REFINE_SIZE,
+            known=known,
+            on_batch=self._on_batch,
+            should_stop=self._must_stop,
+            exhaustive=self.settings.exhaustive,
+        )
+        result = self._result(outcome, coarse)
+        if self.store is not None:
+            self.store.record_result(result)
+        return result
+
+    def _refine(self, designs: Sequence[int]) -> Floats:
+        self._report("bounding")
+        found = self.workers.unit_bounds(designs)
+        for position, design in enumerate(designs):
+            self._bounds[design] = [batch_s_uc[:, position] for batch_s_uc in found]
+        return self.evaluator.refined(designs, found)
+
+    def _evaluate(self, designs: Sequence[int], cutoff: float) -> Iterator[Evaluation]:
+        return self.workers.evaluate(designs, [self._bounds.pop(design) for design in designs], cutoff)
+
+    def _on_batch(self, batch: list[Evaluation], progress: EngineProgress) -> None:
+        if self.store is not None:
+            self.store.record_evaluations(batch)
+            before = self._last.incumbent
+            if progress.incumbent is not None and progress.incumbent != before:
+                self.store.record_incumbent(
+                    Incumbent(
+                        elapsed_s=self._elapsed_s(),
+                        design=progress.incumbent.design,
+                        objective=progress.incumbent.objective,
+                        bound=progress.bound,
+                    )
+                )
+        self._last = progress
+        self._report("solving")
+
+    def _report(self, phase: str) -> None:
+        incumbent = self._last.incumbent
+        self.on_progress(
+            SearchProgress(
+                phase=phase,
+                elapsed_s=self._elapsed_s(),
+                objective=incumbent.objective if incumbent else 0.0,
+                bound=self._last.bound,
+                num_designs=self.evaluator.census.num_designs,
+                num_open=self._last.num_open,
+                num_solved=self._last.num_evaluated,
+            )
+        )
+
+    def _must_stop(self) -> bool:
+        return self._elapsed_s() > self.time_limit_s or self.should_stop()
+
+    def _elapsed_s(self) -> float:
+        return time.perf_counter() - self.began
+
+    def _tie_key(self, item: Evaluation) -> tuple[float, ...]:
+        """Smaller area, then less memory, then less energy."""
+        return (
+            float(self.evaluator.census.area_um2_c[item.design]),
+            float(sum(plan.hbm_bytes for plan in item.plans)),
+            sum(plan.energy_per_sample_j for plan in item.plans),
+        )
+
+    def _result(self, outcome: EngineOutcome, coarse: Floats) -> SearchResult:
+        census = self.evaluator.census
+        best = outcome.incumbent
+        certificate = certify(self.evaluator, outcome, coarse)
+        if best is None:
+            status = SearchStatus.INFEASIBLE if outcome.is_complete else SearchStatus.FEASIBLE
+            return SearchResult(
+                status=status,
+                objective=0.0,
+                bound=max(outcome.bound, 0.0),
+                gap=0.0 if outcome.is_complete else math.inf,
+                design=None,
+                chip=None,
+                area_um2=0.0,
+                plans=(),
+                certificate=certificate,
+                reason=_why_nothing(outcome, census.num_designs),
+                search_s=self._elapsed_s(),
+            )
+        gap = max(0.0, (outcome.bound - best.objective) / best.objective)
+        is_proven = outcome.is_complete and outcome.bound <= best.objective * (1 + 1e-12)
+        return SearchResult(
+            status=SearchStatus.OPTIMAL if is_proven else SearchStatus.FEASIBLE,
+            objective=best.objective,
+            bound=best.objective if is_proven else outcome.bound,
+            gap=0.0 if is_proven else gap,
+            design=best.design,
+            chip=census.chips.chip(best.design),
+            area_um2=float(census.area_um2_c[best.design]),
+            plans=best.plans,
+            certificate=certificate,
+            reason="" if outcome.is_complete else "stopped before everything was settled",
+            search_s=self._elapsed_s(),
+        )
+
+
+def _why_nothing(outcome: EngineOutcome, num_designs: int) -> str:
+    if not num_designs:
+        return "no design keeps to the limits of the space"
+    if not outcome.is_complete:
+        return "stopped before a plan was found"
+    reasons = {item.reason for item in outcome.evaluations.values() if item.reason}
+    return "; ".join(sorted(reasons)) or "no plan fits the memory of any design"

@@ -1,0 +1,140 @@
+"""Who bounds and solves: this process, or a pool of processes on this machine.
+
+The unit of work is a list of designs; answers are plain records in the order asked, so that a search gives the
+same result with any number of workers.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Executor, ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from multiprocessing import get_context
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rephaze.errors import RunError
+from rephaze.search.evaluator import SpaceEvaluator
+from rephaze.types.search import Evaluation, SearchSettings
+
+Floats = NDArray[np.float64]
+
+_PIECES_PER_WORKER = 2
+
+
+class Workers(Protocol):
+    """Bounds and solves designs."""
+
+    def unit_bounds(self, designs: Sequence[int]) -> list[Floats]:
+        """As ``SpaceEvaluator.unit_bounds``."""
+        ...
+
+    def evaluate(
+        self, designs: Sequence[int], bounds: Sequence[list[Floats]], cutoff: float
+    ) -> Iterator[Evaluation]:
+        """As ``SpaceEvaluator.evaluate``, one design after another."""
+        ...
+
+    def close(self) -> None:
+        """Let the workers go."""
+        ...
+
+
+class InProcess:
+    """Everything in this process."""
+
+    def __init__(self, evaluator: SpaceEvaluator) -> None:
+        self._evaluator = evaluator
+
+    def unit_bounds(self, designs: Sequence[int]) -> list[Floats]:
+        """As ``SpaceEvaluator.unit_bounds``."""
+        return self._evaluator.unit_bounds(designs)
+
+    def evaluate(
+        self, designs: Sequence[int], bounds: Sequence[list[Floats]], cutoff: float
+    ) -> Iterator[Evaluation]:
+        """One design after another."""
+        for design, own in zip(designs, bounds, strict=True):
+            yield self._evaluator.evaluate(design, own, cutoff)
+
+    def close(self) -> None:
+        """Nothing to let go."""
+
+
+class LocalProcesses:
+    """A pool of processes, each with an evaluator of its own.
+
+    Args:
+        settings: The search.
+        num_workers: Processes.
+    """
+
+    def __init__(self, settings: SearchSettings, num_workers: int) -> None:
+        self.num_workers = num_workers
+        self._pool: Executor = ProcessPoolExecutor(
+            num_workers, mp_context=get_context("spawn"), initializer=_start, initargs=(settings,)
+        )
+
+    def unit_bounds(self, designs: Sequence[int]) -> list[Floats]:
+        """As ``SpaceEvaluator.unit_bounds``, split over the workers."""
+        pieces = _split(designs, self.num_workers * _PIECES_PER_WORKER)
+        try:
+            found = list(self._pool.map(_unit_bounds, pieces))
+        except BrokenProcessPool as error:
+            raise _lost() from error
+        return [np.concatenate(parts, axis=1) for parts in zip(*found, strict=True)]
+
+    def evaluate(
+        self, designs: Sequence[int], bounds: Sequence[list[Floats]], cutoff: float
+    ) -> Iterator[Evaluation]:
+        """Designs side by side; answers in the order asked."""
+        try:
+            yield from self._pool.map(_evaluate, designs, bounds, [cutoff] * len(designs))
+        except BrokenProcessPool as error:
+            raise _lost() from error
+
+    def close(self) -> None:
+        """End the processes; work not begun is given up."""
+        self._pool.shutdown(wait=False, cancel_futures=True)
+
+
+def start_workers(settings: SearchSettings, evaluator: SpaceEvaluator, num_workers: int) -> Workers:
+    """Workers for a search: one works in this process."""
+    return InProcess(evaluator) if num_workers <= 1 else LocalProcesses(settings, num_workers)
+
+
+_evaluator: SpaceEvaluator | None = None
+"""Of a worker process."""
+
+
+def _start(settings: SearchSettings) -> None:
+    global _evaluator
+    # One thread a worker: the pool is what fills the machine.
+    os.environ["NUMBA_NUM_THREADS"] = "1"
+    import signal
+
+    # Ctrl-C is the driver's to handle; it then ends the pool.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    _evaluator = SpaceEvaluator(settings)
+
+
+def _unit_bounds(designs: list[int]) -> list[Floats]:
+    assert _evaluator is not None
+    return _evaluator.unit_bounds(designs)
+
+
+def _evaluate(design: int, bounds: list[Floats], cutoff: float) -> Evaluation:
+    assert _evaluator is not None
+    return _evaluator.evaluate(design, bounds, cutoff)
+
+
+def _split(designs: Sequence[int], num_pieces: int) -> list[list[int]]:
+    size = max(1, -(-len(designs) // num_pieces))
+    return [list(designs[start : start + size]) for start in range(0, len(designs), size)]
+
+
+def _lost() -> RunError:
+    return RunError("a worker process was lost (killed, or out of memory); resume the run with --resume")

@@ -1,0 +1,88 @@
+"""The commands extract, models and graph as a user runs them."""
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+
+CONFIG = {
+    "model_type": "gpt2", "architectures": ["GPT2LMHeadModel"], "n_embd": 64, "n_layer": 6, "n_head": 4,
+    "n_positions": 128, "vocab_size": 2048,
+}  # fmt: skip
+
+
+def rephaze(*arguments):
+    environment = {**os.environ, "COLUMNS": "150"}
+    command = [sys.executable, "-c", "from rephaze.cli.main import run; run()", *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
+
+
+def lines(done):
+    assert done.returncode == 0, done.stderr
+    return [json.loads(line) for line in done.stdout.splitlines()]
+
+
+def test_models_lists_the_zoo():
+    found = lines(rephaze("models", "--json"))
+    assert len(found) == 14
+    llama = next(row for row in found if row["name"] == "llama2-7b")
+    assert llama["num_parameters"] == 6_738_415_616
+    assert llama["blocks"] == {"model.layers": 32}
+    assert llama["legal_tp"] == [1, 2, 4, 8, 16, 32]
+    table = rephaze("models")
+    assert table.returncode == 0
+    assert "gpt3-175b" in table.stdout
+    assert "175 G" in table.stdout
+
+
+def test_extract_then_graph(tmp_path):
+    pytest.importorskip("torch")
+    config, out = tmp_path / "config.json", tmp_path / "graph.json"
+    config.write_text(json.dumps(CONFIG))
+    (summary,) = lines(rephaze("extract", config, "--seq-len", "64", "--out", out, "--json"))
+    block = 12 * 64 * 64 + 13 * 64
+    assert summary["num_parameters"] == 2048 * 64 + 128 * 64 + 6 * block + 2 * 64
+    assert summary["num_layers"] == 8
+    assert summary["legal_tp"] == [1, 2, 4]
+    s, h = 64, 64
+    assert summary["forward_flops_per_sample"] == 6 * (24 * s * h * h + 4 * s * s * h) + 2 * s * h * 2048
+    assert summary["saved_bytes_per_sample"] > 0
+    ops = lines(rephaze("graph", out, "--tp", "2", "--layer", "1", "--json"))
+    assert {op["pass"] for op in ops} == {"forward", "backward"}
+    reduces = [op for op in ops if op["collective"]]
+    assert len(reduces) == 4
+    assert all(op["collective"]["payload_bytes"] == 64 * 64 * 2 for op in reduces)
+
+
+def test_graph_prints_tables_a_person_can_read():
+    overview = rephaze("graph", "llama2-7b", "--tp", "4")
+    assert overview.returncode == 0
+    assert "1-32" in overview.stdout
+    layer = rephaze("graph", "llama2-7b", "--tp", "4", "--layer", "1")
+    assert "4096 x 2752 x 4096" in layer.stdout
+    assert "all_reduce over 4" in layer.stdout
+    assert "self_attn.q_proj" in layer.stdout
+    fused = rephaze("graph", "llama2-7b", "--layer", "model.layers.3", "--fuse")
+    assert "silu+mul" in fused.stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        (("graph", "gpt2-xl", "--tp", "2"), "gpt2-xl allows 1, 5, 25"),
+        (("graph", "gpt2-xl", "--layer", "99"), "layers 0 to 49"),
+        (("graph", "gpt2"), "did you mean 'gpt2-xl'"),
+        (("graph", "none.json"), "no such file"),
+        (("extract", "none.json"), "no such file"),
+        (("extract", "lama2-7b"), "did you mean 'llama2-7b'"),
+        (("models", "--attention", "flash"), "must be one of fused, eager"),
+    ],
+)
+def test_errors_are_one_line(arguments, expected):
+    done = rephaze(*arguments)
+    assert done.returncode == 1
+    assert expected in done.stderr
+    assert "Traceback" not in done.stderr
+    assert len(done.stderr.strip().splitlines()) == 1

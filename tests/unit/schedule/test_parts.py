@@ -1,0 +1,67 @@
+import time
+
+import numpy as np
+import pytest
+
+from rephaze.schedule import nodes, parts
+from rephaze.schedule.listing import first_schedule
+from rephaze.schedule.parts import PartSolution, Solver, replay, solve_part
+from rephaze.schedule.structure import compile_structure, series_parts
+from rephaze.schedule.tasks import make_task
+from rephaze.types.latency import Engine
+
+
+@pytest.fixture
+def hard_part():
+    """Twelve independent operators on two cores of each kind: thousands of nodes to a proof."""
+    rng = np.random.default_rng(0)
+    engines = [list(Engine)[k] for k in rng.integers(0, 3, 12)]
+    structure = compile_structure(engines, [])
+    (part,) = series_parts(structure, structure.takes_time)
+    cycles = rng.integers(200, 900, (12, 2))
+    return part, make_task(part, cycles[part.ops], None, None, 2, 2, 1, True)
+
+
+def test_a_search_in_many_turns_ends_where_one_turn_does(hard_part):
+    part, task = hard_part
+    whole = solve_part(task, part.width, 60.0, Solver.SEARCH, "scip")
+    size = len(task.dur_im)
+    weight = np.zeros((size, 2))
+    known = PartSolution(0, 0, np.zeros(size, dtype=np.int64), np.zeros(size, dtype=np.int64))
+    known.bound, known.makespan = first_schedule(task, 200, weight, known.start_i, known.mode_i)
+    search = parts._Search(task, known, weight, part.width)
+    bounds = []
+    for _ in range(10_000):
+        search.slice = 16
+        search.run(time.perf_counter() + 0.002)
+        bounds.append(known.bound)
+        assert replay(task, known.start_i, known.mode_i) == known.makespan
+        if known.is_proven:
+            break
+    assert bounds == sorted(bounds)
+    assert known.is_proven
+    assert known.makespan == whole.makespan == whole.bound
+
+
+def test_a_full_memory_leaves_an_honest_bound(hard_part, monkeypatch):
+    part, task = hard_part
+    optimum = solve_part(task, part.width, 60.0, Solver.SEARCH, "scip").makespan
+    monkeypatch.setattr(parts, "_MAX_NODE_BYTES", 1)
+    stopped = solve_part(task, part.width, 60.0, Solver.SEARCH, "scip")
+    assert stopped.bound <= optimum <= stopped.makespan
+    assert replay(task, stopped.start_i, stopped.mode_i) == stopped.makespan
+
+
+def test_growing_keeps_every_node_on_file(hard_part):
+    part, task = hard_part
+    small = nodes.new_nodes(task, part.width, 64, 4)
+    grown = nodes.enlarged(small, 256)
+    assert len(grown.fact) == len(grown.bits) == len(grown.heap) == 256
+    assert (grown.fact[:64] == small.fact).all()
+
+
+def test_replay_refuses_what_overlaps(hard_part):
+    _, task = hard_part
+    size = len(task.dur_im)
+    mode = (task.dur_im[:, 0] > task.dur_im[:, 1]).astype(np.int64)
+    assert replay(task, np.zeros(size, dtype=np.int64), mode) is None
