@@ -16,6 +16,10 @@ from rephaze.estimate.padded_gemm import PaddedProblem, map_padded, map_shapes, 
 from rephaze.units import J_PER_PJ, MIB
 
 
+def dice_of(seed: int) -> random.Random:
+    return random.Random(seed)  # noqa: S311
+
+
 def padded(batch: int, m: int, n: int, k: int, core: slow.Core) -> PaddedProblem:
     return PaddedProblem(
         batch=batch,
@@ -53,7 +57,7 @@ def small_core(dice: random.Random) -> slow.Core:
 
 @pytest.mark.parametrize("seed", range(14))
 def test_no_tiling_of_a_small_gemm_is_faster_than_the_mapper(seed):
-    dice = random.Random(seed)
+    dice = dice_of(seed)
     batch, m, n, k = dice.choice([1, 2]), dice.randint(1, 4), dice.randint(1, 3), dice.randint(1, 4)
     core = small_core(dice)
     found = map_padded(padded(batch, m, n, k, core))
@@ -79,7 +83,7 @@ def large_core(dice: random.Random) -> slow.Core:
 
 @pytest.mark.parametrize("seed", range(40))
 def test_a_padded_mapping_costs_what_a_replay_of_it_says(seed):
-    dice = random.Random(1000 + seed)
+    dice = dice_of(1000 + seed)
     batch = dice.choice([1, 1, 12, 25])
     m, n, k = (dice.choice([1, 7, 64, 512, 1600, 4096, 50257]) for _ in range(3))
     core = large_core(dice)
@@ -122,7 +126,7 @@ def paper_core(dice: random.Random, num_cores: int, sizes: list[int], buffers: l
 
 @pytest.mark.parametrize("seed", range(10))
 def test_no_divisor_mapping_of_a_small_gemm_has_less_energy_delay(seed):
-    dice = random.Random(seed)
+    dice = dice_of(seed)
     dims = {d: dice.choice([1, 2, 3, 4, 6]) for d in "nck"}
     if sorted(dims.values())[1] == 6:
         dims["n"] = 2
@@ -135,7 +139,7 @@ def test_no_divisor_mapping_of_a_small_gemm_has_less_energy_delay(seed):
 
 @pytest.mark.parametrize("seed", range(12))
 def test_a_divisor_mapping_costs_what_a_replay_of_it_says(seed):
-    dice = random.Random(seed)
+    dice = dice_of(seed)
     dims = {d: dice.choice([1, 64, 1024, 1600, 6144, 50257]) for d in "nck"}
     num_cores = dice.choice([1, 12, 64, 512])
     core = paper_core(dice, num_cores, [8, 16, 64, 128], [2 * MIB, 64 * MIB])
@@ -147,7 +151,7 @@ def test_a_divisor_mapping_costs_what_a_replay_of_it_says(seed):
 
 
 def test_a_row_of_many_shapes_equals_each_shape_alone():
-    dice = random.Random(5)
+    dice = dice_of(5)
     cores = [large_core(dice) for _ in range(20)]
     shapes = [padded(1, 512, 1000, 768, core).shape() for core in cores]
     fields = shapes[0].__dataclass_fields__

@@ -36,19 +36,36 @@ NUM_COLUMNS = 22
 
 
 @njit(cache=True)
-def ladder(most: int, steps: int) -> NDArray[np.int64]:
-    """Whole numbers up to ``most``: all up to 16, then ``steps`` to each doubling (a power of two up to 16)."""
-    out = np.empty(16 + 64 * steps, dtype=np.int64)
+def ladder(most: int, whole: int, steps: int) -> NDArray[np.int64]:
+    """Counts to cut a length of ``whole`` into: all up to 16, then ``steps`` to a doubling, and ``whole`` itself.
+
+    Args:
+        most: Larger counts are left out.
+        whole: The length; its own count is a rung even where the ladder has none.
+        steps: Rungs to each doubling above 16, a power of two up to 16.
+    """
+    out = np.empty(17 + 64 * steps, dtype=np.int64)
     count = 0
-    value = 1
-    stride = 1
-    while value <= most:
+    value = next_rung(0, steps)
+    while value <= most and value <= whole:
         out[count] = value
         count += 1
-        if value >= 16 and (value & (value - 1)) == 0:
-            stride = value // steps
-        value += stride
+        value = next_rung(value, steps)
+    if whole <= most and (count == 0 or out[count - 1] != whole):
+        out[count] = whole
+        count += 1
     return out[:count]
+
+
+@njit(cache=True)
+def next_rung(value: int, steps: int) -> int:
+    """The member of the ladder after ``value``, itself a member or 0."""
+    if value < 16:
+        return value + 1
+    power = 16
+    while power * 2 <= value:
+        power *= 2
+    return value + power // steps
 
 
 @njit(cache=True)
@@ -99,8 +116,8 @@ def block_candidates(
         together: Products worked on at once.
     """
     m, n, k = dims_d
-    rows_m = ladder(m, BLOCK_STEPS)
-    rows_n = ladder(n, BLOCK_STEPS)
+    rows_m = ladder(m, m, BLOCK_STEPS)
+    rows_n = ladder(n, n, BLOCK_STEPS)
     found = []
     limit = words / together
     for blocks_m in rows_m:
@@ -214,7 +231,11 @@ def _least_middle_bytes(
     passes_z = (own_d[second] + step_d[second] - 1) // step_d[second]
     tile_x = min(own_d[kept], step_d[kept])
     least = np.inf
-    for rounds_y in ladder(passes_y, TILE_STEPS):
+    rounds_y = 0
+    while True:
+        if rounds_y == passes_y:
+            break
+        rounds_y = min(passes_y, next_rung(rounds_y, TILE_STEPS))
         if per_first * rounds_y + per_second >= least:
             break
         tile_y = min(own_d[first], (passes_y + rounds_y - 1) // rounds_y * step_d[first])
@@ -268,7 +289,7 @@ def _refine(
         if kept != stream:
             continue
         # Finer cuts of the streamed dimension slow the array and speed up all else: meet in the middle.
-        rungs = ladder(passes_d[kept], TILE_STEPS)
+        rungs = ladder(passes_d[kept], passes_d[kept], TILE_STEPS)
         low = 0
         high = len(rungs) - 1
         while low <= high:
@@ -339,14 +360,14 @@ def _scan_tiles(
     best = answer[CYCLES]
     least_near = np.inf
     least_rest = np.inf
-    for rounds_y in ladder(passes_d[first], TILE_STEPS):
-        if held:
-            rounds_y = passes_d[first]
+    rounds_y = 0
+    while True:
+        if rounds_y == passes_d[first]:
+            break
+        rounds_y = passes_d[first] if held else min(passes_d[first], next_rung(rounds_y, TILE_STEPS))
         tile_y = min(own_d[first], (passes_d[first] + rounds_y - 1) // rounds_y * step_d[first])
         room = (words - float(tile_x) * tile_y) / (tile_x + tile_y)
         if room < min(step_d[second], own_d[second]):
-            if held:
-                break
             continue
         if held:
             rounds_z = passes_d[second]
@@ -448,8 +469,6 @@ def _scan_tiles(
             if not waits_for_second or rounds_z == passes_d[second]:
                 break
             rounds_z = min(ladder_at_least(rounds_z + 1, TILE_STEPS), passes_d[second])
-        if held:
-            break
     return least_near, least_rest
 
 
@@ -528,11 +547,19 @@ def _delivered_bytes(
 
 @njit(cache=True)
 def _splits(
-    batch: int, dims_d: NDArray[np.int64], shape: NDArray[np.float64], bytes_of: list[NDArray[np.float64]]
+    batch: int,
+    dims_d: NDArray[np.int64],
+    shape: NDArray[np.float64],
+    bytes_of: list[NDArray[np.float64]],
+    limit: float,
 ) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-    """Ways to split over the cores (rung of the batch ladder, b, m, n) with a bound on cycles, best first."""
+    """Ways to split over the cores (rung of the batch ladder, b, m, n) with a bound on cycles, best first.
+
+    Those that cannot take less than ``limit`` cycles are left out.
+    """
     cores, width, depth = int(shape[CORES]), int(shape[WIDTH]), int(shape[DEPTH])
-    splits_b = ladder(min(batch, cores), SPLIT_STEPS)
+    splits_b = ladder(cores, batch, SPLIT_STEPS)
+    ideal_alone = float(batch) * dims_d[0] * dims_d[1] * dims_d[2] / (float(width) * depth)
     capacity = 256
     rows = np.empty((capacity, 4), dtype=np.int64)
     bounds = np.empty(capacity)
@@ -544,9 +571,13 @@ def _splits(
         split_b = splits_b[j]
         blocked = bytes_of[j][0] if len(bytes_of[j]) else np.inf
         own_batch = float((batch + split_b - 1) // split_b)
-        for split_m in ladder(min(dims_d[0], cores // split_b), SPLIT_STEPS):
+        for split_m in ladder(cores // split_b, dims_d[0], SPLIT_STEPS):
             own_m = (dims_d[0] + split_m - 1) // split_m
-            for split_n in ladder(min(dims_d[1], cores // (split_b * split_m)), SPLIT_STEPS):
+            splits_n = ladder(cores // (split_b * split_m), dims_d[1], SPLIT_STEPS)
+            for at in range(len(splits_n) - 1, -1, -1):
+                split_n = splits_n[at]
+                if ideal_alone >= limit * split_b * split_m * split_n:
+                    break
                 own_n = (dims_d[1] + split_n - 1) // split_n
                 compute = np.inf
                 for flow in range(4):
@@ -555,6 +586,8 @@ def _splits(
                     length = _own(FLOWS[flow, 2], own_m, own_n, dims_d[2])
                     passes = float((side_w + width - 1) // width) * ((side_d + depth - 1) // depth)
                     compute = min(compute, own_batch * passes * length)
+                if compute >= limit:
+                    continue
                 if count == capacity:
                     capacity *= 2
                     more_rows = np.empty((capacity, 4), dtype=np.int64)
@@ -581,9 +614,58 @@ def _splits(
                     passing = min(passing, least / max(split_m, split_n))
                 far = min(blocked, passing) / shape[HBM_RATE]
                 bounds[count] = max(compute, far, middle / shape[BUFFER_RATE])
-                count += 1
+                if bounds[count] < limit:
+                    count += 1
     order = np.argsort(bounds[:count], kind="mergesort")
     return rows[order], bounds[order]
+
+
+@njit(cache=True)
+def _try_split(
+    batch: int,
+    dims_d: NDArray[np.int64],
+    shape: NDArray[np.float64],
+    branch: NDArray[np.int64],
+    blocks_ad: NDArray[np.int64],
+    bytes_a: NDArray[np.float64],
+    answer: NDArray[np.float64],
+    whole_array_only: bool,
+) -> None:
+    """Better ``answer`` over the flows and parts of the array for the split in ``branch``."""
+    widths = _array_parts(int(shape[WIDTH]))
+    depths = _array_parts(int(shape[DEPTH]))
+    if whole_array_only:
+        widths = widths[:1]
+        depths = depths[:1]
+    own_batch = float((batch + branch[1] - 1) // branch[1])
+    own_m = (dims_d[0] + branch[2] - 1) // branch[2]
+    own_n = (dims_d[1] + branch[3] - 1) // branch[3]
+    for flow in range(4):
+        branch[0] = flow
+        side_w = _own(FLOWS[flow, 0], own_m, own_n, dims_d[2])
+        side_d = _own(FLOWS[flow, 1], own_m, own_n, dims_d[2])
+        length = _own(FLOWS[flow, 2], own_m, own_n, dims_d[2])
+        last_w = 0
+        for part_w in widths:
+            passes_w = (side_w + part_w - 1) // part_w
+            if passes_w == last_w:
+                continue
+            last_w = passes_w
+            branch[4] = (side_w + passes_w - 1) // passes_w
+            last_d = 0
+            for part_d in depths:
+                passes_d = (side_d + part_d - 1) // part_d
+                if passes_d == last_d:
+                    continue
+                last_d = passes_d
+                branch[5] = (side_d + passes_d - 1) // passes_d
+                passes = own_batch * passes_w * passes_d
+                # Smaller parts along the depth only take longer.
+                if passes * length >= answer[CYCLES]:
+                    break
+                if passes * max(length, branch[4]) + branch[4] + branch[5] >= answer[CYCLES]:
+                    continue
+                _refine(batch, dims_d, shape, branch, blocks_ad, bytes_a, answer, False)
 
 
 @njit(cache=True)
@@ -596,63 +678,40 @@ def map_one(
     answer: NDArray[np.float64],
 ) -> None:
     """Fill ``answer`` with the fastest mapping of one GEMM on one core shape (cycles infinite if none fits)."""
-    widths = _array_parts(int(shape[WIDTH]))
-    depths = _array_parts(int(shape[DEPTH]))
-    branch = np.empty(6, dtype=np.int64)
     answer[:] = 0.0
     answer[CYCLES] = np.inf
     answer[ENERGY] = np.inf
-    rows, bounds = _splits(batch, dims_d, shape, bytes_of)
+    branch = np.empty(6, dtype=np.int64)
+    # A first answer to cut by: all cores, along the batch first, then m or n first.
+    cores = int(shape[CORES])
+    splits_b = ladder(cores, batch, SPLIT_STEPS)
+    rung = len(splits_b) - 1
+    for first in range(2):
+        branch[1] = splits_b[rung]
+        branch[2 + first] = ladder_at_most(min(dims_d[first], cores // branch[1]), SPLIT_STEPS)
+        left = cores // (branch[1] * branch[2 + first])
+        branch[3 - first] = ladder_at_most(min(dims_d[1 - first], left), SPLIT_STEPS)
+        _try_split(batch, dims_d, shape, branch, blocks_of[rung], bytes_of[rung], answer, True)
+    rows, bounds = _splits(batch, dims_d, shape, bytes_of, answer[CYCLES])
     own_d = dims_d.copy()
     ones_d = np.ones(3, dtype=np.int64)
     for row in range(len(bounds)):
         if bounds[row] >= answer[CYCLES]:
             break
-        rung, split_b, split_m, split_n = rows[row, 0], rows[row, 1], rows[row, 2], rows[row, 3]
-        branch[1] = split_b
-        branch[2] = split_m
-        branch[3] = split_n
-        own_batch = float((batch + split_b - 1) // split_b)
-        own_m = (dims_d[0] + split_m - 1) // split_m
-        own_n = (dims_d[1] + split_n - 1) // split_n
-        own_d[0] = own_m
-        own_d[1] = own_n
+        branch[1:4] = rows[row, 1:4]
+        own_d[0] = (dims_d[0] + branch[2] - 1) // branch[2]
+        own_d[1] = (dims_d[1] + branch[3] - 1) // branch[3]
         enough = answer[CYCLES] * shape[BUFFER_RATE]
         least = np.inf
         for kept in range(3):
             least = min(least, _least_middle_bytes(batch, dims_d, branch, shape, own_d, ones_d, kept, enough))
         if least >= enough:
             continue
-        for flow in range(4):
-            branch[0] = flow
-            side_w = _own(FLOWS[flow, 0], own_m, own_n, dims_d[2])
-            side_d = _own(FLOWS[flow, 1], own_m, own_n, dims_d[2])
-            length = _own(FLOWS[flow, 2], own_m, own_n, dims_d[2])
-            last_w = 0
-            for part_w in widths:
-                passes_w = (side_w + part_w - 1) // part_w
-                if passes_w == last_w:
-                    continue
-                last_w = passes_w
-                branch[4] = (side_w + passes_w - 1) // passes_w
-                last_d = 0
-                for part_d in depths:
-                    passes_d = (side_d + part_d - 1) // part_d
-                    if passes_d == last_d:
-                        continue
-                    last_d = passes_d
-                    branch[5] = (side_d + passes_d - 1) // passes_d
-                    slowest = own_batch * passes_w * passes_d
-                    # Smaller parts along the depth only take longer.
-                    if slowest * length >= answer[CYCLES]:
-                        break
-                    if slowest * max(length, branch[4]) + branch[4] + branch[5] >= answer[CYCLES]:
-                        continue
-                    _refine(batch, dims_d, shape, branch, blocks_of[rung], bytes_of[rung], answer, False)
+        rung = rows[row, 0]
+        _try_split(batch, dims_d, shape, branch, blocks_of[rung], bytes_of[rung], answer, False)
     if answer[CYCLES] < np.inf:
         for j in range(6):
             branch[j] = int(answer[FLOW + j])
-        splits_b = ladder(min(batch, int(shape[CORES])), SPLIT_STEPS)
         rung = np.searchsorted(splits_b, branch[1])
         _refine(batch, dims_d, shape, branch, blocks_of[rung], bytes_of[rung], answer, True)
 
@@ -681,7 +740,7 @@ def map_many(
             most_cores = max(most_cores, int(shapes_s[s, CORES]))
         blocks_of = []
         bytes_of = []
-        for split_b in ladder(min(batch, most_cores), SPLIT_STEPS):
+        for split_b in ladder(most_cores, batch, SPLIT_STEPS):
             blocks_ad, bytes_a = block_candidates(batch, dims_d, shapes_s[start, BUFFER_WORDS], split_b)
             blocks_of.append(blocks_ad)
             bytes_of.append(bytes_a)
