@@ -45,9 +45,7 @@ def numeric_fields():
         module = importlib.import_module(info.name)
         for record in vars(module).values():
             if not (
-                isinstance(record, type)
-                and dataclasses.is_dataclass(record)
-                and record.__module__ == info.name
+                isinstance(record, type) and dataclasses.is_dataclass(record) and record.__module__ == info.name
             ):
                 continue
             hints = typing.get_type_hints(record)

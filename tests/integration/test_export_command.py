@@ -17,9 +17,7 @@ REPHAZE = Path(sys.executable).with_name("rephaze")
 
 
 def run(*args):
-    return subprocess.run(
-        [str(REPHAZE), "export", *map(str, args)], capture_output=True, text=True, timeout=60
-    )
+    return subprocess.run([str(REPHAZE), "export", *map(str, args)], capture_output=True, text=True, timeout=60)
 
 
 @pytest.fixture
@@ -46,9 +44,7 @@ def test_export_to_csv_and_parquet(folder, tmp_path):
     found = json.loads(done.stdout)
     assert (found["num_rows"], found["format"], found["table"]) == (4, "csv", "evaluations")
     with (tmp_path / "t.csv").open(newline="") as file:
-        assert [float(row["objective_samples_per_j"]) for row in csv.DictReader(file)] == [
-            i / 3 for i in range(4)
-        ]
+        assert [float(row["objective_samples_per_j"]) for row in csv.DictReader(file)] == [i / 3 for i in range(4)]
     done = run(folder, "--format", "parquet", "--out", tmp_path / "t.dat")
     assert done.returncode == 0, done.stderr
     assert "4 rows of evaluations" in done.stdout

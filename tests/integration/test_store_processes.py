@@ -63,7 +63,7 @@ def started(action, settings_file, folder):
 
 def test_nothing_recorded_is_lost_to_kill_9(tmp_path, settings_file):
     folder, log = tmp_path / "run", tmp_path / "log"
-    moments = random.Random(20)  # noqa: S311
+    moments = random.Random(20)
     num_recorded = num_kills_with_records = 0
     with started("start_recorders", settings_file, folder) as starter:
         for kill in range(NUM_KILLS):
@@ -175,9 +175,7 @@ def test_a_disk_without_any_room_is_told_in_one_line(tmp_path, in_namespace):
     assert "\n" not in message
 
 
-def test_a_read_only_folder_can_be_read_and_refuses_the_rest_in_one_line(
-    tmp_path, settings_file, in_namespace
-):
+def test_a_read_only_folder_can_be_read_and_refuses_the_rest_in_one_line(tmp_path, settings_file, in_namespace):
     parent = tmp_path / "parent"
     parent.mkdir()
     with started("record_forever", settings_file, parent / "killed") as process:

@@ -34,7 +34,7 @@ def random_links(rng, num_layers, kind):
 
 
 def random_problem(seed, cost_model, kind, max_layers=6):
-    rng = random.Random(seed)  # noqa: S311
+    rng = random.Random(seed)
     num_layers = rng.randint(1, max_layers)
     pairs = random_links(rng, num_layers, kind)
     is_paper = cost_model is CostModel.PAPER

@@ -92,7 +92,7 @@ def test_the_order_layers_are_listed_in_does_not_matter(cost_model, kind, seed):
     problem = cases.random_problem(seed, cost_model, kind)
     num_layers = len(problem.graphs[0].layers)
     order = list(range(num_layers))
-    random.Random(seed).shuffle(order)  # noqa: S311
+    random.Random(seed).shuffle(order)
     at = {old: new for new, old in enumerate(order)}
     graphs = tuple(
         replace(
@@ -110,7 +110,7 @@ def test_the_order_layers_are_listed_in_does_not_matter(cost_model, kind, seed):
 @settings(max_examples=60, deadline=None)
 @given(seed=SEEDS)
 def test_splitting_off_a_layer_of_no_cost_never_hurts(cost_model, seed):
-    problem = cases.random_problem(seed, cost_model, random.Random(seed).choice(KINDS))  # noqa: S311
+    problem = cases.random_problem(seed, cost_model, random.Random(seed).choice(KINDS))
     graphs = []
     for graph in problem.graphs:
         new, split = len(graph.layers), seed % len(graph.layers)
@@ -129,7 +129,7 @@ def test_splitting_off_a_layer_of_no_cost_never_hurts(cost_model, seed):
 @settings(max_examples=80, deadline=None)
 @given(seed=SEEDS, more=st.integers(1, 5))
 def test_more_devices_never_hurt(cost_model, seed, more):
-    problem = cases.random_problem(seed, cost_model, random.Random(seed).choice(KINDS))  # noqa: S311
+    problem = cases.random_problem(seed, cost_model, random.Random(seed).choice(KINDS))
     cluster = problem.cluster
     levels = tuple(replace(level, num_devices=level.num_devices * 8) for level in cluster.levels[-1:])
     wider = Cluster(num_devices=cluster.num_devices + more, levels=(*cluster.levels[:-1], *levels))
@@ -205,7 +205,7 @@ def test_out_of_work_the_answer_is_a_plan_and_a_bound(seed):
 @settings(max_examples=200, deadline=None)
 @given(seed=SEEDS)
 def test_the_replay_stays_within_the_stated_gap(seed):
-    problem = cases.random_problem(seed, CostModel.ONE_F_ONE_B, random.Random(seed).choice(KINDS))  # noqa: S311
+    problem = cases.random_problem(seed, CostModel.ONE_F_ONE_B, random.Random(seed).choice(KINDS))
     placement = find_placement(problem)
     if placement.best is None:
         return

@@ -41,9 +41,7 @@ def shortest_makespan(problem: ScheduleProblem) -> int:
         for o, m in running:
             if m == 1:
                 for p, _ in running:
-                    shared = any(
-                        x and y for x, y in zip(CORES[ops[o].engine], CORES[ops[p].engine], strict=True)
-                    )
+                    shared = any(x and y for x, y in zip(CORES[ops[o].engine], CORES[ops[p].engine], strict=True))
                     if p != o and (problem.all_cores_excludes is Exclusion.CHIP or shared):
                         return False
         held = [sum(CORES[ops[o].engine][k] for o, _ in running) for k in range(3)]
@@ -84,9 +82,7 @@ def problems(draw, max_ops=5, max_cycles=5):
     with_shares = draw(st.booleans())
     engines = [Engine.TENSOR, Engine.VECTOR, Engine.FUSED, Engine.LINK]
     shares = (
-        st.sampled_from([0.0, 0.1, 0.25, 1 / 3, 0.4, 0.5, 0.6, 2 / 3, 0.9, 1.0])
-        if with_shares
-        else st.just(0.0)
+        st.sampled_from([0.0, 0.1, 0.25, 1 / 3, 0.4, 0.5, 0.6, 2 / 3, 0.9, 1.0]) if with_shares else st.just(0.0)
     )
     ops = []
     for o in range(size):

@@ -96,9 +96,7 @@ def records(kind):
     if typing.get_origin(kind) is dict:
         return st.dictionaries(records(arguments[0]), records(arguments[1]), max_size=3)
     assert typing.get_origin(kind) in (types.UnionType, typing.Union), kind
-    return st.one_of(
-        *(st.none() if argument is types.NoneType else records(argument) for argument in arguments)
-    )
+    return st.one_of(*(st.none() if argument is types.NoneType else records(argument) for argument in arguments))
 
 
 STORED = (SearchSettings, Evaluation, SearchResult, RunVersions, Incumbent)

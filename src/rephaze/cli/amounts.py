@@ -25,8 +25,6 @@ def _scaled(value: float, step: float, units: tuple[str, ...]) -> str:
         exponent += 1
     unit = units[exponent]
     digits = (
-        0
-        if abs(value) >= 100 or (float(value).is_integer() and not unit.strip("B"))
-        else 2 - (abs(value) >= 10)
+        0 if abs(value) >= 100 or (float(value).is_integer() and not unit.strip("B")) else 2 - (abs(value) >= 10)
     )
     return f"{value:.{digits}f} {unit}".rstrip()

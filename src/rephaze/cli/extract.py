@@ -39,9 +39,7 @@ def extract(
     training: Annotated[
         bool, typer.Option("--training/--no-training", help="With the backward pass, or without.")
     ] = True,
-    out: Annotated[
-        Path | None, typer.Option("--out", help="Write the graph here (.json or .json.gz).")
-    ] = None,
+    out: Annotated[Path | None, typer.Option("--out", help="Write the graph here (.json or .json.gz).")] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Record a model's training step as a graph, without weights and without a network.

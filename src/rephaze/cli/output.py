@@ -11,9 +11,7 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
-JsonOption = Annotated[
-    bool, typer.Option("--json", help="Print JSON (one object a line) instead of a table.")
-]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON (one object a line) instead of a table.")]
 
 # Results go to stdout; progress and errors to stderr, so that pipes stay clean.
 stdout = Console()

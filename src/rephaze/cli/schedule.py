@@ -122,9 +122,7 @@ def _show(label: str, problem: ScheduleProblem, found: Schedule) -> None:
 
     usage = usage_of(problem, found)
     gap = 1 - found.bound_cycles / found.makespan_cycles if found.makespan_cycles else 0.0
-    proof = (
-        "[green]proven optimal[/]" if found.status is ScheduleStatus.OPTIMAL else f"[yellow]gap {gap:.3%}[/]"
-    )
+    proof = "[green]proven optimal[/]" if found.status is ScheduleStatus.OPTIMAL else f"[yellow]gap {gap:.3%}[/]"
     stdout.print(
         f"[bold]{label}[/]: {found.makespan_cycles:,} cycles, {proof} (bound {found.bound_cycles:,}), "
         f"{found.solve_s * 1e3:.2f} ms",

@@ -174,7 +174,16 @@ def _divisor_bounds(dims: Dims, shapes: CoreShapes, model: CostModel) -> Floats:
     compute = macs / (shapes.num_cores * shapes.width * shapes.depth)
     slowest = min(model.array_words_per_cycle, model.buffer_words_per_cycle, model.dram_words_per_cycle)
     once = max(rows * k + k * n, rows * n) / slowest
+
+    def least_words(held_words: Floats) -> Floats:
+        # At most one tensor is kept while loops run; the other two move once for every product of two sides
+        # of a tile, and those sides multiply to no more than what is held.
+        return 2.0 * macs / np.sqrt(held_words) - rows * n
+
+    # a * b + a + b <= r bounds the sides of a register tile by a * b <= (sqrt(1 + r) - 1)^2.
+    register_pair = (np.sqrt(1.0 + model.register_words) - 1.0) ** 2
+    array = least_words(register_pair * shapes.width * shapes.depth) / model.array_words_per_cycle
     scratchpad_words = shapes.scratchpad_bytes / ELEMENT_BYTES
-    shared = 2.0 * macs / np.sqrt(scratchpad_words * shapes.num_cores) - rows * n
-    terms = [compute, np.full_like(compute, once), shared / model.buffer_words_per_cycle]
-    return np.asarray(np.maximum.reduce(terms))
+    buffer = least_words(scratchpad_words * shapes.num_cores) / model.buffer_words_per_cycle
+    dram = least_words(shapes.global_buffer_bytes / ELEMENT_BYTES) / model.dram_words_per_cycle
+    return np.maximum.reduce([compute, np.full_like(compute, once), array, buffer, dram]).astype(np.float64)

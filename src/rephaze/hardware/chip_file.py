@@ -42,9 +42,7 @@ def chip_from_mapping(data: dict[str, Any], *, default_name: str, source: str = 
         values = {field: figure.value for field, figure in preset.figures.items() if field in CHIP_FIELDS}
     for field, value in given.items():
         if field not in CHIP_FIELDS:
-            raise SpecError(
-                prefix + field, value, "is not a field of a chip", did_you_mean(field, CHIP_FIELDS)
-            )
+            raise SpecError(prefix + field, value, "is not a field of a chip", did_you_mean(field, CHIP_FIELDS))
         values[field] = float(value) if field in FLOAT_FIELDS and type(value) is int else value
     missing = [field for field in STATED_FIELDS if field not in values]
     if missing:

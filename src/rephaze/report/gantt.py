@@ -77,9 +77,7 @@ def write_gantt_html(path: Path, charts: Sequence[tuple[str, ScheduleProblem, Sc
     import plotly.io
 
     bodies = [
-        plotly.io.to_html(
-            gantt_figure(title, problem, schedule), full_html=False, include_plotlyjs=position == 0
-        )
+        plotly.io.to_html(gantt_figure(title, problem, schedule), full_html=False, include_plotlyjs=position == 0)
         for position, (title, problem, schedule) in enumerate(charts)
     ]
     page = (

@@ -247,10 +247,7 @@ def _is_new(
                     if bits[b, w] != np.uint64(0):
                         free = False
                         break
-                if (
-                    free
-                    and _dominates(need_imr, descendants_iw, fact, bits, running, finish, b, a, words) > 0
-                ):
+                if free and _dominates(need_imr, descendants_iw, fact, bits, running, finish, b, a, words) > 0:
                     fact[a, STATE] = DEAD
         a = fact[a, NEXT]
     fact[b, NEXT] = bucket[place]

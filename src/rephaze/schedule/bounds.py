@@ -53,9 +53,7 @@ def lower_bounds(
         if len(part.ops) == 1:
             total_c += fastest_oc[part.ops[0]]
         else:
-            total_c += _bounds_of_part(
-                part, table, num_tensor_cores_c, num_vector_cores_c, exclusion, possible_c
-            )
+            total_c += _bounds_of_part(part, table, num_tensor_cores_c, num_vector_cores_c, exclusion, possible_c)
     return np.where(possible_c, total_c, IMPOSSIBLE_CYCLES)
 
 

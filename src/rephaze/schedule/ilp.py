@@ -123,9 +123,7 @@ class _Program:
         """Units pass from a common source through operators, each passing on what it took when it ends."""
         # Rule chip: an all-cores operator is kept apart by exclusivity and needs no units.
         alone = self.task.exclusive
-        need = [
-            one + ((0 if alone else every) - one) * self.on_all[i] for i, (one, every) in enumerate(need_im)
-        ]
+        need = [one + ((0 if alone else every) - one) * self.on_all[i] for i, (one, every) in enumerate(need_im)]
         users = [i for i in range(self.size) if any(need_im[i])]
         # In floating point, fine-grained bandwidth units are better counted in parts of the capacity.
         scale = 1 if cap <= 10_000 or self.in_whole_numbers else 1.0 / cap
@@ -153,9 +151,7 @@ class _Program:
         self.model.add_linear_constraint(sum(drawn) <= cap * scale)
 
     def _preds(self, j: int) -> list[int]:
-        preds: list[int] = self.task.pred_index[
-            self.task.pred_start[j] : self.task.pred_start[j + 1]
-        ].tolist()
+        preds: list[int] = self.task.pred_index[self.task.pred_start[j] : self.task.pred_start[j + 1]].tolist()
         return preds
 
     def read(self, result: Any) -> tuple[Ints, Ints]:

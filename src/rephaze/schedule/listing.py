@@ -144,9 +144,7 @@ def improve(
                 trial_mode[i] = 1 - trial_mode[i]
             else:
                 key_i[i] += (np.random.random() - 0.5) * 0.5 * makespan  # noqa: NPY002
-        found = place_in_order(
-            dur_im, need_imr, cap_r, pred_start, pred_index, trial_mode, key_i, trial_start
-        )
+        found = place_in_order(dur_im, need_imr, cap_r, pred_start, pred_index, trial_mode, key_i, trial_start)
         if found <= makespan:
             makespan = found
             for i in range(size):

@@ -200,9 +200,7 @@ def _run_cpsat(task: Task, known: PartSolution, time_limit_s: float, seed: int) 
     _merge(
         task,
         known,
-        solve_by_cpsat(
-            task, known.bound, known.makespan, known.start_i, known.mode_i, time_limit_s, seed=seed
-        ),
+        solve_by_cpsat(task, known.bound, known.makespan, known.start_i, known.mode_i, time_limit_s, seed=seed),
     )
 
 

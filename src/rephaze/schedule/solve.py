@@ -222,8 +222,7 @@ def _solved(
     if memo is None:
         return solve_part(task, part.width, time_limit_s, solver, backend)
     key = tuple(
-        array.tobytes()
-        for array in (part.ancestors_iw, part.pred_index, task.dur_im, task.need_imr, task.cap_r)
+        array.tobytes() for array in (part.ancestors_iw, part.pred_index, task.dur_im, task.need_imr, task.cap_r)
     )
     known = memo.parts.get(key)
     if known is None:

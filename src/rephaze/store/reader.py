@@ -132,9 +132,7 @@ class RunReader:
                 yield
             except ValueError as error:  # text that is not JSON, or not the record it should be
                 reason = " ".join(str(error).split())
-                raise RunError(
-                    f"{self.folder}: {DB_NAME} holds a record that is damaged ({reason})"
-                ) from None
+                raise RunError(f"{self.folder}: {DB_NAME} holds a record that is damaged ({reason})") from None
 
     def _stored(self, column: str) -> Json:
         row = self._connection.execute(f"SELECT {column} FROM run").fetchone()  # noqa: S608

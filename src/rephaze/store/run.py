@@ -256,8 +256,7 @@ class RunStore(RunReader):
             )
         for name in (*CHIP_FIELDS, "area_um2"):
             old, new = (
-                area_um2_c if name == "area_um2" else getattr(chips, name)
-                for chips, area_um2_c in (stored, given)
+                area_um2_c if name == "area_um2" else getattr(chips, name) for chips, area_um2_c in (stored, given)
             )
             if (old != new).any():
                 design = int(np.argmax(old != new))

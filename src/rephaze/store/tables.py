@@ -76,9 +76,7 @@ def _evaluations(run: RunReader) -> FlatTable:
 
 def _plans(run: RunReader) -> FlatTable:
     plan_columns = _scalar_columns(ModelPlan)
-    rows = (
-        (found.design, *_cells(plan, plan_columns)) for found in run.evaluations() for plan in found.plans
-    )
+    rows = ((found.design, *_cells(plan, plan_columns)) for found in run.evaluations() for plan in found.plans)
     return FlatTable(columns=(Column(name="design", kind=int), *plan_columns), rows=rows)
 
 
@@ -125,9 +123,7 @@ def _designs(run: RunReader) -> FlatTable:
 
 def _incumbents(run: RunReader) -> FlatTable:
     columns = _scalar_columns(Incumbent)
-    return FlatTable(
-        columns=_with_unit(columns, run), rows=(_cells(step, columns) for step in run.incumbents())
-    )
+    return FlatTable(columns=_with_unit(columns, run), rows=(_cells(step, columns) for step in run.incumbents()))
 
 
 _MAKERS: dict[TableName, Callable[[RunReader], FlatTable]] = {
@@ -144,9 +140,7 @@ def _chips(run: RunReader) -> tuple[tuple[Column, ...], list[tuple[Any, ...]]]:
     """The chips' columns and, by design, their cells; no rows if the space was not recorded."""
     stored = run.designs()
     if stored is None:
-        names = [
-            (name, float if name.endswith(("_per_s", "_hz", "_per_cycle")) else int) for name in CHIP_FIELDS
-        ]
+        names = [(name, float if name.endswith(("_per_s", "_hz", "_per_cycle")) else int) for name in CHIP_FIELDS]
         return tuple(Column(name=name, kind=kind) for name, kind in (*names, ("area_um2", float))), []
     chips, area_um2_c = stored
     arrays = {name: getattr(chips, name) for name in CHIP_FIELDS} | {"area_um2": area_um2_c}
@@ -164,9 +158,7 @@ def _with_unit(columns: Sequence[Column], run: RunReader) -> tuple[Column, ...]:
     """The columns, with those measured by the run's objective named by its unit."""
     unit = _objective_unit(run)
     return tuple(
-        Column(name=f"{column.name}_{unit}", kind=column.kind)
-        if column.name in ("objective", "bound")
-        else column
+        Column(name=f"{column.name}_{unit}", kind=column.kind) if column.name in ("objective", "bound") else column
         for column in columns
     )
 

@@ -54,9 +54,7 @@ def check_format(data: dict[str, Any], expected: str, source: str) -> None:
     """Raise unless ``data["format"]`` is ``expected``, for example ``rephaze.graph/1``."""
     found = data.get("format")
     if found != expected:
-        raise SpecError(
-            f"{source}: format", found, f"must be {expected!r}", "was it made by another version?"
-        )
+        raise SpecError(f"{source}: format", found, f"must be {expected!r}", "was it made by another version?")
 
 
 def validate(model: type[ModelT], data: Any, source: str = "") -> ModelT:

@@ -46,9 +46,7 @@ def merge(first: Trace, second: Trace) -> AffineTrace:
     _refuse_different(first, second)
     sizes = (first.microbatch, second.microbatch)
     pairs = list(zip(first.tensors, second.tensors, strict=True))
-    shapes = [
-        tuple(_line(sizes, a, b) for a, b in zip(one.shape, two.shape, strict=True)) for one, two in pairs
-    ]
+    shapes = [tuple(_line(sizes, a, b) for a, b in zip(one.shape, two.shape, strict=True)) for one, two in pairs]
     for shape in shapes:
         affine_product(shape)
     return AffineTrace(

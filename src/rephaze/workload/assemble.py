@@ -109,9 +109,7 @@ class Assembler:
 
     def num_bytes(self, tensor: int) -> int:
         """Bytes of a tensor at a few samples, to compare sizes."""
-        return (
-            self.trace.num_elements[tensor].at(COMPARED_MICROBATCH) * self.trace.tensors[tensor].element_bytes
-        )
+        return self.trace.num_elements[tensor].at(COMPARED_MICROBATCH) * self.trace.tensors[tensor].element_bytes
 
     def tensor(self, number: int, name: str, role: TensorRole, storage: str = "") -> Tensor:
         """The record of a traced tensor."""
@@ -275,9 +273,7 @@ class _PassBuilder:
                 and self.shared.trace.ops[reader].is_backward == self.is_backward
                 for reader in readers
             )
-            is_weight = bool(
-                self.shared.trace.tensors[tensor].parameter
-            )  # a view of one, such as a transpose
+            is_weight = bool(self.shared.trace.tensors[tensor].parameter)  # a view of one, such as a transpose
             made = TensorRole.OUTPUT if leaves else TensorRole.LOCAL
             self._add(tensor, label, TensorRole.PARAMETER if is_weight else made)
             positions.append(self._position[tensor])

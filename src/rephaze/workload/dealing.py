@@ -157,11 +157,7 @@ class Dealer:
             op = self.trace.ops[self.maker[root]]
             source = op.inputs[0] if op.inputs else root
             is_same_size = self.trace.tensors[source].num_elements == self.trace.tensors[root].num_elements
-            if (
-                kind_of(op.target) is not OpKind.VIEW
-                or not is_same_size
-                or self.state.get(source) is not PARTIAL
-            ):
+            if kind_of(op.target) is not OpKind.VIEW or not is_same_size or self.state.get(source) is not PARTIAL:
                 break
             root = source
             passed.append(root)
@@ -170,9 +166,5 @@ class Dealer:
             self.state[made] = None
         for made, source_op in self.maker.items():
             op = self.trace.ops[source_op]
-            if (
-                self.state.get(made) is PARTIAL
-                and kind_of(op.target) is OpKind.VIEW
-                and op.inputs[0] in passed
-            ):
+            if self.state.get(made) is PARTIAL and kind_of(op.target) is OpKind.VIEW and op.inputs[0] in passed:
                 self.state[made] = None

@@ -72,9 +72,7 @@ def graph_to_json(graph: ModelGraph) -> str:
             for name, number in zip(graph.layer_names, graph.layer_type_of, strict=True)
         ],
         "edges": [[e.src, e.dst, _affine_to_plain(e.payload_bytes)] for e in graph.edges],
-        "tied": [
-            {"name": t.name, "layers": list(t.layers), "param_bytes": t.param_bytes} for t in graph.tied
-        ],
+        "tied": [{"name": t.name, "layers": list(t.layers), "param_bytes": t.param_bytes} for t in graph.tied],
     }
     return json.dumps(document, separators=(",", ":"))
 
@@ -135,9 +133,9 @@ def _op_to_plain(op: Op, names: list[str]) -> dict[str, Any]:
             plain["gemm"]["num_experts"] = op.gemm.num_experts
     if op.attention is not None:
         dims = op.attention
-        plain["attention"] = {
-            key: getattr(dims, key) for key in AttentionDims.__slots__ if key != "batch"
-        } | {"batch": _affine_to_plain(dims.batch)}
+        plain["attention"] = {key: getattr(dims, key) for key in AttentionDims.__slots__ if key != "batch"} | {
+            "batch": _affine_to_plain(dims.batch)
+        }
     if op.vector:
         plain["vector"] = [[w.function, _affine_to_plain(w.num_elements), w.row_length] for w in op.vector]
     if op.num_flops != Affine():
@@ -188,9 +186,7 @@ def graph_from_plain(data: dict[str, Any], source: str) -> ModelGraph:
             )
     for tied in file.tied:
         if not all(0 <= place < len(file.layers) for place in tied["layers"]):
-            raise SpecError(
-                f"{source}: tied.{tied['name']}", tied["layers"], "names a layer that is not there"
-            )
+            raise SpecError(f"{source}: tied.{tied['name']}", tied["layers"], "names a layer that is not there")
     return ModelGraph(
         name=file.name,
         seq_len=file.seq_len,
@@ -283,9 +279,7 @@ def _sorted(ops: list[Op], tensors: tuple[Tensor, ...], where: str) -> list[Op]:
 
 
 def _cycle(names: list[str], where: str) -> SpecError:
-    shown = (
-        " -> ".join((*names, names[0])) if len(names) <= 6 else f"{names[0]} -> ... ({len(names)} operators)"
-    )
+    shown = " -> ".join((*names, names[0])) if len(names) <= 6 else f"{names[0]} -> ... ({len(names)} operators)"
     return SpecError(f"{where}.ops", shown, "is a cycle: an operator would wait for its own result")
 
 

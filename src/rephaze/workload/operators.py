@@ -132,9 +132,7 @@ _FUNCTION_OF = {
         ["tanh_backward", "sigmoid_backward", "gelu_backward", "silu_backward", "softplus_backward"], ""
     ),
     **dict.fromkeys(["elu_backward", "hardtanh_backward", "hardswish_backward", "leaky_relu_backward"], ""),
-    **dict.fromkeys(
-        ["hardsigmoid_backward", "mish_backward", "maximum", "minimum", "masked_fill", "var"], ""
-    ),
+    **dict.fromkeys(["hardsigmoid_backward", "mish_backward", "maximum", "minimum", "masked_fill", "var"], ""),
     **dict.fromkeys(
         [
             "eq",

@@ -52,9 +52,7 @@ def attention_dims(op: TracedOp, trace: AffineTrace) -> tuple[AttentionDims, Aff
     is_causal = bool(op.args[8] if backward else op.args[5])
     heads, query_len, head_dim = (size.const for size in query[1:])
     key_len, value_dim = key[2].const, value[3].const
-    forward_flops = affine_product(
-        (query[0], Affine(2 * heads * query_len * key_len * (head_dim + value_dim)))
-    )
+    forward_flops = affine_product((query[0], Affine(2 * heads * query_len * key_len * (head_dim + value_dim))))
     dims = AttentionDims(
         batch=query[0],
         num_heads=heads,
@@ -121,12 +119,8 @@ def _convolution(op: TracedOp, trace: AffineTrace) -> list[Product]:
     batch = Affine(groups)
     flops = _flops(batch, rows, columns, window)
 
-    def product(
-        m: Affine, n: Affine, k: Affine, outputs: tuple[int, ...], gradient: Gradient | None
-    ) -> Product:
-        dims = GemmDims(
-            batch=batch, m=m, n=n, k=k, shared_rhs=groups == 1 and gradient is not Gradient.WEIGHT
-        )
+    def product(m: Affine, n: Affine, k: Affine, outputs: tuple[int, ...], gradient: Gradient | None) -> Product:
+        dims = GemmDims(batch=batch, m=m, n=n, k=k, shared_rhs=groups == 1 and gradient is not Gradient.WEIGHT)
         return Product(dims=dims, num_flops=flops, outputs=outputs, gradient=gradient)
 
     if not is_backward:

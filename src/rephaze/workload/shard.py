@@ -43,9 +43,7 @@ def shard_graph(graph: ModelGraph, tp: int, sequence_parallel: bool = False) -> 
     if tp not in graph.legal_tp:
         raise SpecError("tp", tp, f"{graph.name} allows {', '.join(map(str, graph.legal_tp))}")
     if sequence_parallel and graph.seq_len % tp:
-        raise SpecError(
-            "tp", tp, f"must divide the sequence of {graph.seq_len} tokens for sequence parallelism"
-        )
+        raise SpecError("tp", tp, f"must divide the sequence of {graph.seq_len} tokens for sequence parallelism")
     if tp == 1:
         return graph
     seq_len = graph.seq_len if sequence_parallel else 0
@@ -62,8 +60,7 @@ def shard_graph(graph: ModelGraph, tp: int, sequence_parallel: bool = False) -> 
             for edge in graph.edges
         ),
         tied=tuple(
-            replace(tied, param_bytes=_tied_bytes(graph, tied.name, tied.param_bytes, tp))
-            for tied in graph.tied
+            replace(tied, param_bytes=_tied_bytes(graph, tied.name, tied.param_bytes, tp)) for tied in graph.tied
         ),
     )
 
@@ -232,9 +229,7 @@ class _GraphBuilder:
                 result = replace(tensor, name=f"{tensor.name}.{kind}", storage="")
                 self._now[number] = self._collective(kind, op, number, result, tensor.num_bytes)
 
-    def _collective(
-        self, kind: CollectiveKind, op: Op, source: int, result: Tensor, payload_bytes: Affine
-    ) -> int:
+    def _collective(self, kind: CollectiveKind, op: Op, source: int, result: Tensor, payload_bytes: Affine) -> int:
         self.tensors.append(result)
         self.ops.append(
             Op(
@@ -243,9 +238,7 @@ class _GraphBuilder:
                 kind=OpKind.COLLECTIVE,
                 module=op.module,
                 gradient=op.gradient,
-                collective=CollectiveDims(
-                    kind=kind, payload_bytes=payload_bytes, num_members=self.sharder.tp
-                ),
+                collective=CollectiveDims(kind=kind, payload_bytes=payload_bytes, num_members=self.sharder.tp),
                 inputs=(source,),
                 outputs=(len(self.tensors) - 1,),
             )

@@ -141,12 +141,8 @@ def _source_from_callable(function: Callable[..., Any], *, name: str, dtype: str
                 returned = function(microbatch)
         except Exception as error:
             raise UnsupportedError(f"{name}({microbatch}) failed: {_told(error)}") from error
-        if not (
-            isinstance(returned, tuple) and len(returned) == 2 and isinstance(returned[0], torch.nn.Module)
-        ):
-            raise SpecError(
-                "source", name, "must return a module and its inputs", "return (module, {'x': ...})"
-            )
+        if not (isinstance(returned, tuple) and len(returned) == 2 and isinstance(returned[0], torch.nn.Module)):
+            raise SpecError("source", name, "must return a module and its inputs", "return (module, {'x': ...})")
         module, inputs = returned
         if isinstance(inputs, torch.Tensor):
             inputs = (inputs,)

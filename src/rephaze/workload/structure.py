@@ -17,9 +17,7 @@ if TYPE_CHECKING:
 MAX_TRACED_PER_SIGNATURE = 3
 """First, middle and last: gradients are summed a little differently at the ends of a stack."""
 
-_POSITION_NAMES = frozenset(
-    {"layer_idx", "layer_id", "layer_number", "layer_index", "block_idx", "idx", "index"}
-)
+_POSITION_NAMES = frozenset({"layer_idx", "layer_id", "layer_number", "layer_index", "block_idx", "idx", "index"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,9 +62,7 @@ def only_traced_blocks(module: torch.nn.Module, stacks: tuple[Stack, ...]) -> It
 
 def uncut(stacks: tuple[Stack, ...]) -> tuple[Stack, ...]:
     """The same stacks with every block traced: for modules that cannot run without some of them."""
-    return tuple(
-        Stack(path=s.path, signatures=s.signatures, traced=tuple(range(s.num_blocks))) for s in stacks
-    )
+    return tuple(Stack(path=s.path, signatures=s.signatures, traced=tuple(range(s.num_blocks))) for s in stacks)
 
 
 def _stacks_below(module: Any, path: str) -> Iterator[Stack]:

@@ -160,15 +160,11 @@ class _Pass(Dealer):
         elif a is not None and b is not None and a.dim == reduced_a and b.dim == reduced_b:
             self.state[out] = PARTIAL
             self.layout.splits[number] = (Split.K, joined(a, b, 0).num_units)
-        elif (
-            a is not None and b is not None and a.dim == b.dim == 0 and a_rank == 3 and name != "_grouped_mm"
-        ):
+        elif a is not None and b is not None and a.dim == b.dim == 0 and a_rank == 3 and name != "_grouped_mm":
             both = joined(a, b, 0)
             self.state[out] = both
             self.layout.splits[number] = (Split.BATCH, both.num_units)
-        elif (
-            a is not None and b is None and a.dim == 0 and a_rank == b_rank == 3 and self._is_broadcast(right)
-        ):
+        elif a is not None and b is None and a.dim == 0 and a_rank == b_rank == 3 and self._is_broadcast(right):
             self.state[out] = a
             self.layout.splits[number] = (Split.BATCH, a.num_units)
         elif a is not None and b is None and a.dim == row:
@@ -358,11 +354,7 @@ class _Pass(Dealer):
         assert isinstance(state, Shard)
         rank = len(self._shape(source))
         given = op.args[1]
-        axes = (
-            {int(a) % rank for a in (given if isinstance(given, tuple) else (given,))}
-            if given != ()
-            else set()
-        )
+        axes = {int(a) % rank for a in (given if isinstance(given, tuple) else (given,))} if given != () else set()
         axes = axes or set(range(rank))
         if state.dim in axes:
             if not is_linear:

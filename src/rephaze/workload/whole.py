@@ -59,9 +59,7 @@ def whole_model(
     for traced in used:
         type_of[traced] = len(types)
         parameters = tuple(_parameter(name, size, owners.numbers, shared) for name, size in owners.of(traced))
-        types.append(
-            shared.build(traced, _type_name(layers.layers[traced], stacks, used, layers), parameters)
-        )
+        types.append(shared.build(traced, _type_name(layers.layers[traced], stacks, used, layers), parameters))
     return ModelGraph(
         name=source.name,
         seq_len=source.seq_len,
@@ -224,9 +222,7 @@ def _edges(shared: Assembler, placed: list[_Placed], stacks: tuple[Stack, ...]) 
             traced_tensor = shared.trace.tensors[tensor]
             size = shared.trace.num_elements[tensor].times(traced_tensor.element_bytes)
             payload[src, dst] = payload.get((src, dst), Affine()) + size
-    return tuple(
-        LayerEdge(src=src, dst=dst, payload_bytes=size) for (src, dst), size in sorted(payload.items())
-    )
+    return tuple(LayerEdge(src=src, dst=dst, payload_bytes=size) for (src, dst), size in sorted(payload.items()))
 
 
 def _outside_source(source: TracedLayer, stack: Stack) -> int:

@@ -38,9 +38,7 @@ def test_the_papers_tpuv4_has_the_published_limit():
 def test_the_papers_area_by_hand():
     # One 2 x 2 core (scratchpad at its 1 KiB minimum), one vector core of 2 lanes, 2 MiB of buffer.
     by_hand = 4 * 760.041386 + 6133.98 + 2 * 759.823853 + 6133.98 + 3338220.0
-    assert chip_area(design(1, 1, 2, 2, 2), AreaModel.PAPER).total_um2_c[0] == pytest.approx(
-        by_hand, rel=1e-14
-    )
+    assert chip_area(design(1, 1, 2, 2, 2), AreaModel.PAPER).total_um2_c[0] == pytest.approx(by_hand, rel=1e-14)
 
 
 def test_sram_returns_the_table_exactly_and_grows_between_its_sizes():

@@ -66,9 +66,7 @@ def test_a_missing_field_is_named_with_its_fellows():
 
 
 def test_an_unknown_field_is_named_with_the_nearest_known():
-    with pytest.raises(
-        SpecError, match=r"clock_ghz is 1.05: is not a field of a chip; did you mean 'clock_hz'"
-    ):
+    with pytest.raises(SpecError, match=r"clock_ghz is 1.05: is not a field of a chip; did you mean 'clock_hz'"):
         chip_from_mapping(WHOLE | {"clock_ghz": 1.05}, default_name="x")
 
 
@@ -92,9 +90,7 @@ def test_a_missing_file_and_an_unknown_preset():
 
 
 def test_a_blank_figure_stays_blank_and_using_it_says_so():
-    with pytest.raises(
-        SpecError, match=r"tpuv6e.num_tensor_cores is None: no source gives .*clock_hz.*base = "
-    ):
+    with pytest.raises(SpecError, match=r"tpuv6e.num_tensor_cores is None: no source gives .*clock_hz.*base = "):
         preset_chip("tpuv6e")
 
 

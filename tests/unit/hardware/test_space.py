@@ -41,9 +41,7 @@ def test_the_papers_space_has_exactly_the_published_designs(paper):
 
 def test_the_papers_space_has_the_published_distinct_cores(paper):
     chips = enumerate_designs(paper.space).chips
-    tensor = np.stack(
-        [chips.num_tensor_cores, chips.tensor_width, chips.tensor_depth, chips.global_buffer_bytes]
-    )
+    tensor = np.stack([chips.num_tensor_cores, chips.tensor_width, chips.tensor_depth, chips.global_buffer_bytes])
     vector = np.stack([chips.num_vector_cores, chips.vector_lanes, chips.global_buffer_bytes])
     assert np.unique(tensor, axis=1).shape[1] == 4_186
     assert np.unique(vector, axis=1).shape[1] == 697
@@ -53,11 +51,7 @@ def test_the_default_space_is_at_least_as_large_and_holds_a_chip_like_tpuv4():
     census = enumerate_designs(load_scenario("default").space)
     assert census.num_designs >= 29_360
     chips = census.chips
-    like = (
-        (chips.num_macs == 8 * 128 * 128)
-        & (chips.num_lanes == 4096)
-        & (chips.global_buffer_bytes == 128 * MIB)
-    )
+    like = (chips.num_macs == 8 * 128 * 128) & (chips.num_lanes == 4096) & (chips.global_buffer_bytes == 128 * MIB)
     assert like.any()
 
 

@@ -59,9 +59,7 @@ def test_tails_are_longest_paths_in_the_faster_modes():
 
 def test_cliques_hold_only_ops_that_never_overlap():
     dur = np.array([[5, NEVER], [6, NEVER], [4, NEVER], [3, NEVER]], dtype=np.int64)
-    need = np.array([[[6]], [[5]], [[1]], [[4]]]).repeat(
-        2, axis=1
-    )  # capacity 9: only 0 clashes, with 1 and 3
+    need = np.array([[[6]], [[5]], [[1]], [[4]]]).repeat(2, axis=1)  # capacity 9: only 0 clashes, with 1 and 3
     member = np.zeros((3, 4), dtype=np.bool_)
     order = np.argsort(-dur.min(axis=1), kind="stable")
     count = cliques(dur, need, np.array([9]), ANCESTORS, order, member)
@@ -70,8 +68,6 @@ def test_cliques_hold_only_ops_that_never_overlap():
     assert all(set(ops) <= {0, 1, 2} or set(ops) <= {0, 3} for ops in found)
 
 
-@pytest.mark.parametrize(
-    ("value", "whole"), [(7.0, 7), (7.0 + 1e-9, 7), (6.9999999999, 7), (7.01, 8), (0.0, 0)]
-)
+@pytest.mark.parametrize(("value", "whole"), [(7.0, 7), (7.0 + 1e-9, 7), (6.9999999999, 7), (7.01, 8), (0.0, 0)])
 def test_rounding_up_forgives_only_float_error(value, whole):
     assert ceil_safely(value) == whole

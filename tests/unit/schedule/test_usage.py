@@ -27,13 +27,9 @@ def test_peak_mean_and_energy_by_hand():
         num_tensor_cores=4,
         num_vector_cores=2,
         ops=(
-            ScheduleOp(
-                name="t", engine=Engine.TENSOR, one_core_cycles=10, all_cores_cycles=4, all_cores_j=3.0
-            ),
+            ScheduleOp(name="t", engine=Engine.TENSOR, one_core_cycles=10, all_cores_cycles=4, all_cores_j=3.0),
             ScheduleOp(name="f", engine=Engine.FUSED, one_core_cycles=10, all_cores_cycles=4, one_core_j=1.0),
-            ScheduleOp(
-                name="v", engine=Engine.VECTOR, one_core_cycles=10, all_cores_cycles=6, one_core_j=0.5
-            ),
+            ScheduleOp(name="v", engine=Engine.VECTOR, one_core_cycles=10, all_cores_cycles=6, one_core_j=0.5),
             ScheduleOp(name="l", engine=Engine.LINK, one_core_cycles=7, all_cores_cycles=7),
         ),
         edges=((0, 1),),
@@ -71,8 +67,7 @@ def test_one_op_ending_as_another_starts_does_not_raise_the_peak():
         num_tensor_cores=2,
         num_vector_cores=1,
         ops=tuple(
-            ScheduleOp(name=name, engine=Engine.TENSOR, one_core_cycles=5, all_cores_cycles=5)
-            for name in "ab"
+            ScheduleOp(name=name, engine=Engine.TENSOR, one_core_cycles=5, all_cores_cycles=5) for name in "ab"
         ),
         edges=((0, 1),),
     )

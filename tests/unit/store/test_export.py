@@ -52,8 +52,7 @@ def test_csv_and_parquet_hold_the_tables_cells(filled, tmp_path, name):
     found = [tuple(cell(t, c.kind) for t, c in zip(line, columns, strict=True)) for line in lines]
     # CSV has one blank for both a missing text and an empty one.
     assert found == [
-        tuple("" if v is None and c.kind is str else v for v, c in zip(row, columns, strict=True))
-        for row in rows
+        tuple("" if v is None and c.kind is str else v for v, c in zip(row, columns, strict=True)) for row in rows
     ]
 
     assert export_table(filled, name, tmp_path / "t.parquet", PARQUET) == len(rows)

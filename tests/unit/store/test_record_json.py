@@ -60,9 +60,7 @@ def test_every_kind_of_field_survives_text():
 def test_equal_records_have_one_canonical_text():
     other = dataclasses.replace(OUTER, by_name=dict(reversed(OUTER.by_name.items())))
     assert canonical_text(to_json(other)) == canonical_text(to_json(OUTER))
-    assert (
-        canonical_text(to_json(Inner(size_bytes=1, scale_factor=1))) == '{"scale_factor":1.0,"size_bytes":1}'
-    )
+    assert canonical_text(to_json(Inner(size_bytes=1, scale_factor=1))) == '{"scale_factor":1.0,"size_bytes":1}'
 
 
 def test_numpy_numbers_and_not_a_number():

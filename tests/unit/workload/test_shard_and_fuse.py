@@ -92,9 +92,7 @@ def test_every_legal_degree_of_every_model_shards_and_fuses(name):
     for tp in whole.legal_tp:
         local = shard_graph(whole, tp)
         fused = fuse_graph(local)
-        for before, after, merged in zip(
-            whole.layer_types, local.layer_types, fused.layer_types, strict=True
-        ):
+        for before, after, merged in zip(whole.layer_types, local.layer_types, fused.layer_types, strict=True):
             assert after.num_parameters * tp >= before.num_parameters >= after.num_parameters
             assert after.saved_bytes.at(2) <= before.saved_bytes.at(2)
             for one, two, three in (
