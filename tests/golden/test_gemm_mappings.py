@@ -17,7 +17,7 @@ from rephaze.units import J_PER_PJ, MIB
 
 
 def dice_of(seed: int) -> random.Random:
-    return random.Random(seed)  # noqa: S311
+    return random.Random(seed)
 
 
 def padded(batch: int, m: int, n: int, k: int, core: slow.Core) -> PaddedProblem:

@@ -36,7 +36,7 @@ def estimate_operators(
     chips = chip_table([chip])
     area_model = AreaModel.PAPER if model_name == "paper" else AreaModel.CORRECTED
     estimator = Estimator(chips, access_energy(chips, area_model), cluster, model)
-    found = []
+    found: list[OperatorEstimate] = []
     for number, layer in enumerate(graph.layer_types):
         num_times = graph.layer_type_of.count(number)
         for direction, passed in (("forward", layer.forward), ("backward", layer.backward)):
