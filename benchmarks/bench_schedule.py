@@ -153,7 +153,9 @@ def test_blocks_of_all_kinds_together(benchmark):
     assert all_times, "run with the tests above"
     summary = benchmark.pedantic(lambda: np.percentile(all_times, [50, 95]), rounds=1)
     benchmark.extra_info.update(
-        median_ms=round(1e3 * summary[0], 3), p95_ms=round(1e3 * summary[1], 3), num_blocks=len(all_times)
+        median_ms=round(1e3 * float(summary[0]), 3),
+        p95_ms=round(1e3 * float(summary[1]), 3),
+        num_blocks=len(all_times),
     )
     print(benchmark.extra_info)
 

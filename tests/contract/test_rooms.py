@@ -21,7 +21,7 @@ UNITLESS = {
     "const", "per_sample", "tp", "dp", "pp", "microbatch", "global_batch", "src", "dst", "position", "index",
     "tensor_width", "tensor_depth", "vector_lanes", "global_buffer_multicast", "row_length", "seq_len",
     "query_len", "key_len", "head_dim", "value_dim", "param_bytes", "seed", "layer", "op", "op_id",
-    "buffer_multicast", "objective", "bound", "gap", "design",
+    "buffer_multicast", "objective", "bound", "gap", "design", "cycles",
 }  # fmt: skip
 
 

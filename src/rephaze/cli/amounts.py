@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-PIPED_WIDTH = 140
-"""Columns of a table when no terminal says how many it has."""
-
 _DECIMAL = ("", "k", "M", "G", "T", "P", "E")
 _BINARY = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
 

@@ -6,11 +6,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from rephaze.cli.amounts import PIPED_WIDTH, amount, byte_amount
+from rephaze.cli.amounts import amount, byte_amount
 from rephaze.cli.output import JsonOption, print_json, stdout
+from rephaze.cli.tables import has_room_for, new_table, print_table
 
 if TYPE_CHECKING:
     from rephaze.types.graph import LayerType, ModelGraph, Op, OpGraph
+
+
+WIDE = 120
+"""Columns from which on a terminal has room for the module and the gradient of an operator."""
 
 
 def register(app: typer.Typer) -> None:
@@ -46,7 +51,7 @@ def graph(
     if fuse:
         shown = fuse_graph(shown)
     if layer is None:
-        _show_layers(shown, microbatch, as_json)
+        _show_layers(shown, model, microbatch, as_json)
         return
     number = _layer_number(shown, layer)
     layer_type = shown.layer_types[shown.layer_type_of[number]]
@@ -76,7 +81,7 @@ def _layer_number(graph: ModelGraph, layer: str) -> int:
     )
 
 
-def _show_layers(graph: ModelGraph, microbatch: int, as_json: bool) -> None:
+def _show_layers(graph: ModelGraph, model: str, microbatch: int, as_json: bool) -> None:
     rows: list[dict[str, Any]] = []
     for number, layer in enumerate(graph.layer_types):
         places = [i for i, t in enumerate(graph.layer_type_of) if t == number]
@@ -98,17 +103,10 @@ def _show_layers(graph: ModelGraph, microbatch: int, as_json: bool) -> None:
         for row in rows:
             print_json({"model": graph.name, "tp": graph.tp, "microbatch": microbatch} | row)
         return
-    from rich.box import SIMPLE_HEAD
-    from rich.table import Table
 
-    table = Table(
-        title=f"{graph.name} at tp {graph.tp}, microbatch {microbatch}",
-        title_justify="left",
-        box=SIMPLE_HEAD,
-        padding=(0, 1, 0, 0),
-    )
-    table.add_column("layer type", no_wrap=True)
-    for heading in ("layers", "parameters", "forward FLOP", "backward FLOP", "saved", "input", "working"):
+    table = new_table(f"{graph.name} at tp {graph.tp}, microbatch {microbatch}")
+    table.add_column("layer type", overflow="fold")
+    for heading in ("layers", "params", "FLOP fwd", "FLOP bwd", "saved", "input", "working"):
         table.add_column(heading, justify="right", no_wrap=True)
     for row in rows:
         table.add_row(
@@ -119,8 +117,8 @@ def _show_layers(graph: ModelGraph, microbatch: int, as_json: bool) -> None:
             amount(row["backward_flops"]),
             *(byte_amount(row[key]) for key in ("saved_bytes", "input_bytes", "working_bytes")),
         )
-    stdout.print(table, width=None if stdout.is_terminal else PIPED_WIDTH)
-    stdout.print(f"One layer's operators: rephaze graph {graph.name} --layer 1", highlight=False)
+    print_table(table)
+    stdout.print(f"One layer's operators: rephaze graph {model} --layer 1", highlight=False)
 
 
 def _ranges(numbers: Any) -> str:
@@ -143,22 +141,23 @@ def _show_memory(graph: ModelGraph, number: int, layer: LayerType, microbatch: i
 
 
 def _show_ops(title: str, ops: OpGraph, microbatch: int, views: bool) -> None:
-    from rich.box import SIMPLE_HEAD
     from rich.markup import escape
-    from rich.table import Table
 
-    table = Table(title=title, title_justify="left", box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
-    table.add_column("operator", no_wrap=True)
-    table.add_column("module")
+    table = new_table(title)
+    is_wide = has_room_for(WIDE)
+    table.add_column("operator", no_wrap=True, max_width=None if is_wide else 18)
+    if is_wide:
+        table.add_column("module")
     table.add_column("kind", no_wrap=True)
-    table.add_column("size", no_wrap=True)
+    table.add_column("size")
     for heading in ("FLOP", "in", "out"):
         table.add_column(heading, justify="right", no_wrap=True)
-    table.add_column("gradient", no_wrap=True)
+    if is_wide:
+        table.add_column("gradient", no_wrap=True)
     for op in ops.ops:
         if op.kind == "view" and not views:
             continue
-        table.add_row(
+        row = [
             op.name,
             escape(op.module),
             op.kind.value,
@@ -167,8 +166,9 @@ def _show_ops(title: str, ops: OpGraph, microbatch: int, views: bool) -> None:
             byte_amount(op.input_bytes.at(microbatch)),
             byte_amount(op.output_bytes.at(microbatch)),
             op.gradient.value if op.gradient != "none" else "",
-        )
-    stdout.print(table, width=None if stdout.is_terminal else PIPED_WIDTH)
+        ]
+        table.add_row(*(row if is_wide else [row[0], *row[2:-1]]))
+    print_table(table)
 
 
 def _size(op: Op, microbatch: int) -> str:

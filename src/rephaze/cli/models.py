@@ -7,8 +7,9 @@ from typing import Annotated
 
 import typer
 
-from rephaze.cli.amounts import PIPED_WIDTH, amount, byte_amount
-from rephaze.cli.output import JsonOption, print_json, stdout
+from rephaze.cli.amounts import amount, byte_amount
+from rephaze.cli.output import JsonOption, print_json
+from rephaze.cli.tables import new_table, print_table
 
 
 def register(app: typer.Typer) -> None:
@@ -32,13 +33,10 @@ def models(
         for summary in summaries:
             print_json(asdict(summary))
         return
-    from rich.table import Table
 
-    table = Table(
-        title=f"Zoo ({attention} attention; per sample, backward not counted)", title_justify="left"
-    )
+    table = new_table(f"Zoo ({attention} attention; per sample, backward not counted)")
     table.add_column("model", no_wrap=True)
-    for heading in ("parameters", "layers", "tokens", "forward FLOP", "saved"):
+    for heading in ("params", "layers", "tokens", "FLOP", "saved"):
         table.add_column(heading, justify="right", no_wrap=True)
     table.add_column("legal tp")
     for summary in summaries:
@@ -51,4 +49,4 @@ def models(
             byte_amount(summary.saved_bytes_per_sample),
             " ".join(map(str, summary.legal_tp)),
         )
-    stdout.print(table, width=None if stdout.is_terminal else PIPED_WIDTH)
+    print_table(table)

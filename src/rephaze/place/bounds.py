@@ -6,7 +6,10 @@ the layers of one type. All that depends on a chip are the layers' times, so the
 
     T >= C + (m_d - 1) * L + sync
     C = work + 2 (S - 1) transfers
-    L = max(C / S, max_t ceil(n_t / S) * work_t)
+    L = max(C / S, max_t ceil(n_t / S) * work_t + transfer, bottleneck(S) + transfer)
+
+bottleneck(S) is the slowest of S stages cut from a line of layers as evenly as whole layers allow. A pipeline
+wider than a group of the network pays the next level's transfers.
 
 Axis letters: c = chip, t = layer type, o = option (a depth and a degree).
 """
@@ -23,6 +26,8 @@ from rephaze.place.arrays import Floats, Ints
 from rephaze.place.prepare import Options, PreparedGraph, options_of
 from rephaze.place.solver import Placer
 from rephaze.types.placement import CostModel
+
+_BISECTION_STEP = 1e-3
 
 
 class ChipBounds:
@@ -42,11 +47,13 @@ class ChipBounds:
         self._placer = placer
         self._type_of = np.array(layer_type_of, dtype=np.int64)
         self._num_of_t = np.bincount(self._type_of).astype(np.int64)
+        self._run_type, self._run_length = self._runs()
         self._options = []
         for prepared in placer.prepared:
             options = self._list_options(prepared)
             next_depth_o = np.searchsorted(options.depth_o, options.depth_o, side="right")
-            self._options.append((prepared, options, next_depth_o))
+            transfer_s_o = self._least_transfers(prepared, options)
+            self._options.append((prepared, options, next_depth_o, transfer_s_o))
 
     def batch_s(self, times: Sequence[tuple[Floats, Floats]]) -> Floats:
         """For each chip, a time no plan beats; infinite where no plan fits.
@@ -57,15 +64,33 @@ class ChipBounds:
         """
         is_paper = self._placer.problem.cost_model is CostModel.PAPER
         bound_c = np.full(len(times[0][0]), np.inf)
-        for prepared, options, next_depth_o in self._options:
+        for prepared, options, next_depth_o, transfer_s_o in self._options:
             forward_ct, backward_ct = times[prepared.position]
             work_ct = np.ascontiguousarray(np.asarray(forward_ct) + np.asarray(backward_ct), dtype=np.float64)
-            transfer_s = float(prepared.transfer_s_l[-1 if is_paper else 0])
             _lower(
-                bound_c, work_ct, self._num_of_t, options.depth_o, options.count_o, options.once_s_o,
-                next_depth_o, transfer_s, is_paper,
+                bound_c, work_ct, self._num_of_t, self._run_type, self._run_length, options.depth_o,
+                options.count_o, options.once_s_o, next_depth_o, transfer_s_o, is_paper,
             )  # fmt: skip
         return bound_c
+
+    def _runs(self) -> tuple[Ints, Ints]:
+        """Types along a line of layers and how often each follows itself; empty if the layers branch."""
+        if not self._placer.shape.is_line:
+            return np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64)
+        type_v = self._type_of[list(self._placer.shape.order)]
+        starts = np.flatnonzero(np.concatenate(([True], type_v[1:] != type_v[:-1])))
+        return type_v[starts], np.diff(np.concatenate((starts, [len(type_v)]))).astype(np.int64)
+
+    def _least_transfers(self, prepared: PreparedGraph, options: Options) -> Floats:
+        """Least time of one transfer for each option: a pipeline wider than a group leaves it."""
+        if self._placer.problem.cost_model is CostModel.PAPER:
+            return np.full(len(options.depth_o), prepared.transfer_s_l[-1])
+        group_l = self._placer.links.num_devices_l
+        levels = [
+            min(int(np.searchsorted(group_l, prepared.fewest_devices(int(depth)))), len(group_l) - 1)
+            for depth in options.depth_o
+        ]
+        return np.asarray(prepared.transfer_s_l)[levels] if levels else np.empty(0)
 
     def _list_options(self, prepared: PreparedGraph) -> Options:
         """The graph's options with what repeated layers add: some stage holds its share of them, rounded up."""
@@ -87,11 +112,13 @@ def _lower(
     bound_c: Floats,
     work_ct: Floats,
     num_of_t: Ints,
+    run_type: Ints,
+    run_length: Ints,
     depth_o: Ints,
     count_o: Ints,
     once_s_o: Floats,
     next_depth_o: Ints,
-    transfer_s: float,
+    transfer_s_o: Floats,
     is_paper: bool,
 ) -> None:
     """Lower ``bound_c`` to this graph's bound where that is less."""
@@ -106,11 +133,19 @@ def _lower(
         o = 0
         while o < len(depth_o):
             depth = depth_o[o]
+            transfer_s = transfer_s_o[o]
             total = work + 2 * (depth - 1) * transfer_s
             slowest = max(total / depth, largest)
             for t in range(num_types):
                 held = -(-num_of_t[t] // depth)
                 slowest = max(slowest, held * work_ct[c, t] + (transfer_s if depth > 1 else 0.0))
+            if len(run_type) > 0 and depth > 1:
+                pipe = (depth - 1) * slowest if is_paper else total - slowest
+                # Worth the time only where the coarser bound leaves room.
+                if pipe + count_o[o] * slowest < best:
+                    floor_s = max(slowest - transfer_s, total / depth / 16)
+                    longest = _least_bottleneck(work_ct[c], run_type, run_length, depth, floor_s)
+                    slowest = max(slowest, longest + transfer_s)
             filling = (depth - 1) * slowest if is_paper else total - slowest
             while o < len(depth_o) and depth_o[o] == depth:
                 pipe = filling + count_o[o] * slowest
@@ -120,3 +155,48 @@ def _lower(
                 best = min(best, pipe + once_s_o[o])
                 o += 1
         bound_c[c] = best
+
+
+@njit(cache=True)
+def _least_bottleneck(work_t: Floats, run_type: Ints, run_length: Ints, depth: int, floor_s: float) -> float:
+    """A time below which no cut of the line into ``depth`` stages keeps its slowest stage.
+
+    Bisection between ``floor_s`` and a multiple of it; the lower end, which too few stages can keep to, is given
+    back, so that the result is a bound to whatever precision.
+    """
+    if _stages_needed(work_t, run_type, run_length, floor_s) <= depth:
+        return floor_s
+    low, high = floor_s, 2.0 * floor_s
+    while _stages_needed(work_t, run_type, run_length, high) > depth:
+        low, high = high, 2.0 * high
+    while high - low > _BISECTION_STEP * low:
+        middle = 0.5 * (low + high)
+        if _stages_needed(work_t, run_type, run_length, middle) <= depth:
+            high = middle
+        else:
+            low = middle
+    return low
+
+
+@njit(cache=True)
+def _stages_needed(work_t: Floats, run_type: Ints, run_length: Ints, limit_s: float) -> int:
+    """Stages a line needs when none may take longer than ``limit_s``: each is filled before the next starts."""
+    stages = 1
+    used = 0.0
+    for r in range(len(run_type)):
+        work = work_t[run_type[r]]
+        left = run_length[r]
+        if work <= 0.0:
+            continue
+        # Rounding must not make a stage hold less than it does.
+        a_stage = int(limit_s / work * (1.0 + 1e-12))
+        if a_stage < 1:
+            return 1 << 40
+        here = min(left, int((limit_s - used) / work * (1.0 + 1e-12)))
+        left -= here
+        used += here * work
+        if left > 0:
+            more = -(-left // a_stage)
+            stages += more
+            used = (left - (more - 1) * a_stage) * work
+    return stages

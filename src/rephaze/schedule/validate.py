@@ -1,4 +1,4 @@
-"""An independent check of any schedule: replays the problem's own rules, shares no code with the solvers."""
+"""An independent check of any schedule: only the rounding of bandwidth shares is common with the solvers."""
 
 from __future__ import annotations
 

@@ -229,7 +229,8 @@ class LayerType:
     input_bytes: Affine
     """The layer's input activations: what block recompute keeps."""
     working_bytes: Affine
-    """Largest sum of transient tensors alive at once, in either pass, beyond what is saved."""
+    """Largest sum of transient tensors alive at once, in either pass, beyond what is saved and gradients of
+    weights."""
     is_sharded: bool
     """Some operator of it is split over the tensor-parallel group."""
     saved_input_bytes: Affine = ZERO

@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from rephaze.types.graph import (
     ZERO,
     Affine,
+    Gradient,
     LayerType,
     Op,
     OpGraph,
@@ -149,6 +150,9 @@ def _peak_bytes(graph: OpGraph, kept: set[str]) -> Affine:
         for number in (*op.inputs, *op.outputs):
             tensor = graph.tensors[number]
             home = tensor.storage if tensor.storage in names else tensor.name
+            # Gradients of weights go into buffers that a memory model counts for all weights.
+            if op.gradient is Gradient.WEIGHT and not tensor.num_elements.per_sample:
+                continue
             last_use[home] = end if tensor.role is TensorRole.OUTPUT else max(last_use.get(home, 0), position)
             if home not in born:
                 born[home] = position

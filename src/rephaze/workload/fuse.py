@@ -12,6 +12,7 @@ from dataclasses import replace
 
 from rephaze.types.graph import ModelGraph, Op, OpGraph, OpKind, TensorRole
 from rephaze.workload.figures import layer_type, op_graph
+from rephaze.workload.row_kernels import row_groups
 
 ROW_WISE_FUNCTIONS = frozenset(
     [
@@ -89,7 +90,15 @@ def _fused(graph: OpGraph, saved: frozenset[str]) -> OpGraph:
             group_of.append(group)
     tails = [number for number, group in enumerate(group_of) if group[-1] == number]
     merged = [_merged(graph, group_of[tail], readers, saved) for tail in tails]
-    return op_graph(merged, graph.tensors)
+    return _with_row_kernels(op_graph(merged, graph.tensors), saved)
+
+
+def _with_row_kernels(graph: OpGraph, saved: frozenset[str]) -> OpGraph:
+    readers: dict[int, set[int]] = defaultdict(set)
+    for number, op in enumerate(graph.ops):
+        for tensor in op.inputs:
+            readers[tensor].add(number)
+    return op_graph([_merged(graph, group, readers, saved) for group in row_groups(graph)], graph.tensors)
 
 
 def _absorber(

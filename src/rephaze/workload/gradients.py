@@ -32,8 +32,9 @@ def gradients_of(trace: AffineTrace, layers: Partition) -> dict[int, Gradient]:
             and op.sequence in reads_weight
             and not any(trace.tensors[t].parameter for t in op.inputs)
         )
-        is_view_of_one = kind is OpKind.VIEW and any(t in weight_results for t in op.inputs)
-        if is_weight_gemm or is_view_of_one:
+        # Views and, for tied weights, sums of weights' gradients are weights' gradients.
+        is_made_of_them = bool(op.inputs) and all(t in weight_results for t in op.inputs)
+        if is_weight_gemm or is_made_of_them or op.target == "aten.embedding_dense_backward":
             weight_results.update(op.outputs)
 
     towards_input: set[int] = set()

@@ -168,10 +168,13 @@ class _Recorder:
         import torch
         from torch.utils._pytree import tree_leaves
 
+        # A mask of ones says nothing about the batch: every chip can make its own.
+        mask = inputs.get("attention_mask") if isinstance(inputs, dict) else None
         for tensor in tree_leaves(inputs):
             if isinstance(tensor, torch.Tensor):
-                number = self._new_tensor(tensor, Origin.DATA, is_index=not tensor.is_floating_point())
-                self.trace.inputs.append(number)
+                origin = Origin.CONSTANT if tensor is mask else Origin.DATA
+                is_index = tensor is not mask and not tensor.is_floating_point()
+                self.trace.inputs.append(self._new_tensor(tensor, origin, is_index=is_index))
 
     @contextmanager
     def module_names(self, module: torch.nn.Module) -> Iterator[None]:

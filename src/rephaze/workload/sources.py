@@ -287,6 +287,9 @@ def _input_maker(module: Any, settings: Any, seq_len: int, dtype: Any) -> Callab
             made["input_ids"] = tokens(microbatch, seq_len)
             per_sample = type(module).__name__.endswith("ForSequenceClassification")
             made["labels"] = tokens(microbatch) if per_sample else tokens(microbatch, seq_len)
+        if settings._attn_implementation in ("eager", "sdpa"):
+            # Models that pick attention by name look for packed sequences unless a mask is given.
+            made["attention_mask"] = tokens(microbatch, seq_len)
         if "next_sentence_label" in accepted:
             made["next_sentence_label"] = tokens(microbatch)
         return {key: value for key, value in made.items() if key in accepted}
