@@ -96,7 +96,9 @@ def test_gpt_saved_bytes_in_units_of_a_hidden_tensor():
     hidden, statistics, mask = 2 * s * h, 2 * 4 * s, s * h
     _, layer = block_of("gpt2-xl", "fused")
     norms = 2 * (hidden + statistics)
-    attention = hidden + 3 * hidden + 2 * hidden + 4 * s * heads  # input; qkv; result as made and joined; row sums
+    attention = (
+        hidden + 3 * hidden + 2 * hidden + 4 * s * heads
+    )  # input; qkv; result as made and joined; row sums
     # The MLP's input; four tensors of the decomposed gelu and its result, four times as wide.
     mlp = hidden + 5 * 4 * hidden
     assert saved(layer) == norms + attention + mlp + 2 * mask
@@ -137,7 +139,9 @@ def test_branches_of_an_encoder_decoder_are_kept():
     assert tied.layers == (0, start, len(model.layer_names) - 1)
 
 
-@pytest.mark.parametrize("name", ["opt-350m", "bert-large", "gpt2-xl", "llama2-7b", "vit-large", "mixtral-8x7b"])
+@pytest.mark.parametrize(
+    "name", ["opt-350m", "bert-large", "gpt2-xl", "llama2-7b", "vit-large", "mixtral-8x7b"]
+)
 def test_a_decoder_or_encoder_is_a_chain(name):
     model = load_model(name)
     count = len(model.layer_names)

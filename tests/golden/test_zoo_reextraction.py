@@ -42,7 +42,9 @@ def figures(graph, b):
     return found
 
 
-@pytest.mark.parametrize(("name", "attention"), [(n, "fused") for n in ZOO_NAMES] + [(n, "eager") for n in EAGER])
+@pytest.mark.parametrize(
+    ("name", "attention"), [(n, "fused") for n in ZOO_NAMES] + [(n, "eager") for n in EAGER]
+)
 def test_the_zoo_is_what_the_extractor_makes(name, attention):
     from rephaze.workload.hugging_face import plain_masks, quiet_library
 
