@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-
 from rephaze.cli.output import JsonOption, exit_code_of, print_json, stderr, stdout
 from rephaze.cli.problems import answer_all
 from rephaze.cli.tables import new_table, print_table
