@@ -4,6 +4,7 @@ Targets on two idle cores: mapped in under 10 s, bounds in under 0.2 s, memory u
 """
 
 import resource
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -15,6 +16,7 @@ from rephaze.estimate.models import DEFAULT, PAPER
 from rephaze.hardware.energy import access_energy
 from rephaze.hardware.scenarios import load_scenario
 from rephaze.hardware.space import enumerate_designs
+from rephaze.hardware.template import array_feed_bytes_per_cycle, buffer_bytes_per_cycle, load_template
 from rephaze.types.graph import OpKind
 from rephaze.types.space import AreaModel
 from rephaze.workload import fuse_graph, load_model
@@ -30,10 +32,22 @@ def columns():
         [chips.num_tensor_cores, chips.tensor_width, chips.tensor_depth, chips.global_buffer_bytes], axis=1
     )
     _, first = np.unique(fields, axis=0, return_index=True)
-    distinct = chips.take(first)
+    distinct = _with_default_rates(chips.take(first))
     assert len(distinct) == 4186
     rates = chip_rates(distinct, access_energy(distinct, AreaModel.CORRECTED))
     return lambda: GemmColumns(rates, distinct.num_tensor_cores, DEFAULT, GemmMemo())
+
+
+def _with_default_rates(chips):
+    """The paper's shapes with the bandwidths of the default template and TPUv4's HBM."""
+    template = load_template("default")
+    return replace(
+        chips,
+        scratchpad_bytes_per_cycle=array_feed_bytes_per_cycle(chips.tensor_width, chips.tensor_depth),
+        global_buffer_bytes_per_cycle=buffer_bytes_per_cycle(chips.global_buffer_bytes, template),
+        global_buffer_multicast=np.full(len(chips), 8),
+        hbm_bytes_per_s=np.full(len(chips), 1.2e12),
+    )
 
 
 def distinct_gemms(attention):

@@ -12,6 +12,7 @@ import typer
 
 from rephaze.cli.output import JsonOption, exit_code_of, print_json, stderr, stdout
 from rephaze.cli.problems import answer_all
+from rephaze.cli.tables import new_table, print_table
 from rephaze.errors import SpecError
 
 if TYPE_CHECKING:
@@ -116,7 +117,7 @@ def _estimate_model(
     total_s = sum(one.time_s * one.num_times for one in found)
     total_j = sum(one.energy_j * one.num_times for one in found)
     flops = sum(one.num_flops * one.num_times for one in found)
-    stdout.print(operator_table(found))
+    print_table(operator_table(found))
     stdout.print(
         f"[bold]{graph.name}[/] on {chip.name}, microbatch {microbatch}, tp {tp}: one operator after the other "
         f"{total_s * 1e3:,.2f} ms, {flops / total_s / 1e12:,.1f} TFLOP/s "
@@ -127,9 +128,7 @@ def _estimate_model(
 
 def operator_table(found: Sequence[OperatorEstimate]) -> Table:
     """The operators of each layer type, in order."""
-    from rich.table import Table
-
-    table = Table(box=None, header_style="bold", pad_edge=False)
+    table = new_table("Operators, each on all cores of its engine")
     for heading in ("layer", "pass", "operator", "engine"):
         table.add_column(heading)
     for heading in ("times", "us", "share", "array", "uJ"):

@@ -57,6 +57,22 @@ def computed_keys(dims: AttentionDims) -> float:
     return min(float(dims.key_len), (dims.key_len + block) / 2)
 
 
+def attention_lane_cycles(op: Op, microbatch: int, lanes_c: Ints) -> Floats:
+    """Cycles the lanes need for the softmax and for what the operator absorbed."""
+    dims = op.attention
+    assert dims is not None
+    scores = dims.batch.at(microbatch) * dims.num_heads * dims.query_len * computed_keys(dims)
+    softmax_c = np.ceil(scores / lanes_c) * _lane_ops_a_score(dims)
+    return np.asarray(softmax_c + lane_cycles(op, microbatch, lanes_c))
+
+
+def _lane_ops_a_score(dims: AttentionDims) -> float:
+    if not dims.backward:
+        return lane_ops("softmax")
+    # The backward pass computes the exponentials again.
+    return lane_ops("softmax_backward") + lane_ops("exp")
+
+
 def _mode(
     op: Op, dims: AttentionDims, microbatch: int, rates: ChipRates, cores_c: Ints, lanes_c: Ints
 ) -> ModeCost:
@@ -64,11 +80,9 @@ def _mode(
     keys = computed_keys(dims)
     hbm = float(op.input_bytes.at(microbatch) + op.output_bytes.at(microbatch))
     hbm_c = np.full(len(rates), hbm)
-    softmax = "softmax_backward" if dims.backward else "softmax"
     scores = heads * dims.query_len * keys
-    # The backward pass computes the exponentials again.
-    per_score = lane_ops(softmax) + (lane_ops("exp") if dims.backward else 0.0)
-    vector_c = np.ceil(scores / lanes_c) * per_score + lane_cycles(op, microbatch, lanes_c)
+    per_score = _lane_ops_a_score(dims)
+    vector_c = attention_lane_cycles(op, microbatch, lanes_c)
     best_cycles = np.full(len(rates), np.inf)
     best_buffer = np.zeros(len(rates))
     for rows in BLOCK_ROWS:

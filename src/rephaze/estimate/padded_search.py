@@ -546,6 +546,19 @@ def _delivered_bytes(
 
 
 @njit(cache=True)
+def _least_near_bytes(flow: int, m: int, n: int, k: int, passes_w: float, passes_d: float) -> float:
+    """Least bytes between scratchpad and array for one product: the tensor in the array moves once."""
+    if flow < 2:
+        stays = n if flow == 0 else m
+        streamed = m if flow == 0 else n
+        inputs = 2.0 * k * stays + 2.0 * k * streamed * passes_d
+        return inputs + 4.0 * (2.0 * passes_w - 1.0) * m * n
+    passes_m = passes_w if flow == 2 else passes_d
+    passes_n = passes_d if flow == 2 else passes_w
+    return 2.0 * m * k * passes_n + 2.0 * k * n * passes_m + 4.0 * float(m) * n
+
+
+@njit(cache=True)
 def _splits(
     batch: int,
     dims_d: NDArray[np.int64],
@@ -584,8 +597,11 @@ def _splits(
                     side_w = _own(FLOWS[flow, 0], own_m, own_n, dims_d[2])
                     side_d = _own(FLOWS[flow, 1], own_m, own_n, dims_d[2])
                     length = _own(FLOWS[flow, 2], own_m, own_n, dims_d[2])
-                    passes = float((side_w + width - 1) // width) * ((side_d + depth - 1) // depth)
-                    compute = min(compute, own_batch * passes * length)
+                    passes_w = float((side_w + width - 1) // width)
+                    passes_d = float((side_d + depth - 1) // depth)
+                    moved = _least_near_bytes(flow, own_m, own_n, dims_d[2], passes_w, passes_d)
+                    alone = max(passes_w * passes_d * length, moved / shape[SCRATCHPAD_RATE])
+                    compute = min(compute, own_batch * alone)
                 if compute >= limit:
                     continue
                 if count == capacity:
@@ -664,6 +680,9 @@ def _try_split(
                 if passes * length >= answer[CYCLES]:
                     break
                 if passes * max(length, branch[4]) + branch[4] + branch[5] >= answer[CYCLES]:
+                    continue
+                moved = _least_near_bytes(flow, own_m, own_n, dims_d[2], float(passes_w), float(passes_d))
+                if own_batch * moved >= answer[CYCLES] * shape[SCRATCHPAD_RATE]:
                     continue
                 _refine(batch, dims_d, shape, branch, blocks_ad, bytes_a, answer, False)
 

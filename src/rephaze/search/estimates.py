@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from rephaze.estimate.attention import attention_lane_cycles
 from rephaze.estimate.costs import ModeCost
 from rephaze.estimate.models import cost_model
 from rephaze.estimate.table import Estimator, engine_of
@@ -11,7 +12,7 @@ from rephaze.estimate.vector import lane_cycles
 from rephaze.hardware.energy import access_energy
 from rephaze.types.chip import Chip, chip_table
 from rephaze.types.cluster import Cluster
-from rephaze.types.graph import ModelGraph, Op
+from rephaze.types.graph import ModelGraph, Op, OpKind
 from rephaze.types.latency import Engine
 from rephaze.types.operator_estimate import OperatorEstimate
 from rephaze.types.space import AreaModel
@@ -36,7 +37,7 @@ def estimate_operators(
     chips = chip_table([chip])
     area_model = AreaModel.PAPER if model_name == "paper" else AreaModel.CORRECTED
     estimator = Estimator(chips, access_energy(chips, area_model), cluster, model)
-    found = []
+    found: list[OperatorEstimate] = []
     for number, layer in enumerate(graph.layer_types):
         num_times = graph.layer_type_of.count(number)
         for direction, passed in (("forward", layer.forward), ("backward", layer.backward)):
@@ -89,7 +90,8 @@ def _bound_by(op: Op, mode: ModeCost, estimator: Estimator, microbatch: int, hbm
         return "hbm"
     if buffer >= NEARLY * cycles:
         return "buffer"
-    lanes = float(lane_cycles(op, microbatch, estimator.rates.chips.num_lanes)[0])
+    count_lanes = attention_lane_cycles if op.kind is OpKind.ATTENTION else lane_cycles
+    lanes = float(count_lanes(op, microbatch, estimator.rates.chips.num_lanes)[0])
     if engine is Engine.VECTOR or lanes >= NEARLY * cycles:
         return "lanes"
     return "array"
