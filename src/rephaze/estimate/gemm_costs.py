@@ -186,4 +186,5 @@ def _divisor_bounds(dims: Dims, shapes: CoreShapes, model: CostModel) -> Floats:
     scratchpad_words = shapes.scratchpad_bytes / ELEMENT_BYTES
     buffer = least_words(scratchpad_words * shapes.num_cores) / model.buffer_words_per_cycle
     dram = least_words(shapes.global_buffer_bytes / ELEMENT_BYTES) / model.dram_words_per_cycle
-    return np.maximum.reduce([compute, np.full_like(compute, once), array, buffer, dram]).astype(np.float64)
+    slowest_s: Floats = np.maximum.reduce([compute, np.full_like(compute, once), array, buffer, dram])
+    return slowest_s
