@@ -102,7 +102,7 @@ class ChipSolver:
             batch_s=found.batch_s,
             bound_s=bound_s,
             plan=plan,
-            energy_per_sample_j=self._energy_per_sample_j(work, unit, plan, found.batch_s),
+            energy_per_sample_j=self.plan_energy_per_sample_j(work, unit, plan, found.batch_s),
         )
 
     def model_plan(self, work: ModelWork, unit: Unit, memory: Memory, answer: UnitAnswer) -> ModelPlan:
@@ -218,7 +218,7 @@ class ChipSolver:
         )
         return int(found[0])
 
-    def _energy_per_sample_j(self, work: ModelWork, unit: Unit, plan: Plan, batch_s: float) -> float:
+    def plan_energy_per_sample_j(self, work: ModelWork, unit: Unit, plan: Plan, batch_s: float) -> float:
         """Dynamic energy of all chips of a group, replays included, plus idle power for the batch."""
         graph = work.graphs[unit.tp]
         total = 0.0

@@ -1,0 +1,157 @@
+"""Any chip measured as the search measures its designs: the best plan of every model, or the expert's plan.
+
+Every baseline goes through here, so that all share one cost model and one objective.
+"""
+
+from __future__ import annotations
+
+import heapq
+import math
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from rephaze.estimate.table import Estimator
+from rephaze.hardware.area import chip_area
+from rephaze.hardware.cost import chip_cost
+from rephaze.search.bounding import layer_bound_batch_s
+from rephaze.search.evaluator import SpaceEvaluator
+from rephaze.search.exact import ChipSolver, UnitAnswer
+from rephaze.search.expert import ExpertPlanner
+from rephaze.search.objective import combine
+from rephaze.search.work import Memory, ModelWork
+from rephaze.types.chip import Chip, chip_table
+from rephaze.types.compare import ChipAnswer
+from rephaze.types.search import Evaluation, ModelPlan, Objective
+from rephaze.types.space import AreaModel
+from rephaze.units import UM2_PER_MM2
+
+LAYER_BOUND, MAPPED_BOUND = 0, 1
+"""How far a unit's bound has been refined."""
+
+
+class Yardstick:
+    """Measures chips, of the space or not, under the settings of a search.
+
+    Args:
+        evaluator: Of the search; its mapped operators and proven schedules are shared by all chips.
+    """
+
+    def __init__(self, evaluator: SpaceEvaluator) -> None:
+        self.evaluator = evaluator
+        self.settings = evaluator.settings
+        self._expert = ExpertPlanner(evaluator.settings.scenario)
+        self._solvers: dict[Chip, ChipSolver] = {}
+
+    def with_searched_plans(self, chip: Chip) -> ChipAnswer:
+        """The chip with the best plan of every model."""
+
+        def best(solver: ChipSolver, work: ModelWork) -> tuple[ModelPlan | None, str]:
+            plan = self._best_plan(solver, work)
+            return plan, "" if plan else f"no plan of {work.name} fits"
+
+        return self._measured(chip, best)
+
+    def with_expert_plans(self, chip: Chip) -> ChipAnswer:
+        """The chip with the published expert plan of every model."""
+
+        def expert(solver: ChipSolver, work: ModelWork) -> tuple[ModelPlan | None, str]:
+            return self._expert.best_plan(solver, work.name, self.memories(chip))
+
+        return self._measured(chip, expert)
+
+    def of_evaluation(self, found: Evaluation) -> ChipAnswer:
+        """A design the search solved exactly, as an answer."""
+        chip = self.evaluator.census.chips.chip(found.design)
+        return self.answer(chip, found.plans, found.reason)
+
+    def answer(self, chip: Chip, plans: Sequence[ModelPlan | None], reason: str = "") -> ChipAnswer:
+        """The chip with these plans, valued by the objective of the search."""
+        values = [self.value(chip, plan) if plan else 0.0 for plan in plans]
+        objective = 0.0
+        if values:
+            column = np.array(values)[:, None]
+            objective = float(combine(column, self.settings.weights, self.settings.aggregate)[0])
+        return ChipAnswer(
+            chip=chip, area_um2=self.area_um2(chip), objective=objective, plans=tuple(plans), reason=reason
+        )
+
+    def value(self, chip: Chip, plan: ModelPlan) -> float:
+        """One model's objective on a chip."""
+        num_devices = self.settings.scenario.cluster.num_devices
+        objective = self.settings.objective
+        if objective is Objective.PER_WATT:
+            return 1.0 / plan.energy_per_sample_j
+        if objective is Objective.PER_AREA:
+            return plan.samples_per_s * UM2_PER_MM2 / (self.area_um2(chip) * num_devices)
+        if objective is Objective.PER_USD:
+            chips = chip_table([chip])
+            area_um2_c = chip_area(chips, AreaModel.CORRECTED).total_um2_c
+            return plan.samples_per_s / (float(chip_cost(area_um2_c, chips.hbm_bytes).total_usd_c[0]) * num_devices)
+        return plan.samples_per_s
+
+    def area_um2(self, chip: Chip) -> float:
+        """Area under the space's model."""
+        return float(chip_area(chip_table([chip]), self.settings.scenario.space.area_model).total_um2_c[0])
+
+    def memories(self, chip: Chip) -> list[Memory]:
+        """Memories the chip may have, smallest first: the space's options up to the chip's own, or its own."""
+        options = self.settings.scenario.space.hbm_bytes_options
+        sizes = sorted({size for size in options if size < chip.hbm_bytes} | {chip.hbm_bytes})
+        return [Memory(size, chip.hbm_bytes_per_s) for size in sizes]
+
+    def solver(self, chip: Chip) -> ChipSolver:
+        """The exact solver of a chip, made once."""
+        if chip not in self._solvers:
+            self._solvers[chip] = self.evaluator.chip_solver(chip)
+        return self._solvers[chip]
+
+    def _measured(
+        self, chip: Chip, choose: Callable[[ChipSolver, ModelWork], tuple[ModelPlan | None, str]]
+    ) -> ChipAnswer:
+        solver = self.solver(chip)
+        found = [choose(solver, work) for work in self.evaluator.works]
+        reasons = "; ".join(reason for _, reason in found if reason)
+        return self.answer(chip, [plan for plan, _ in found], reasons)
+
+    def _best_plan(self, solver: ChipSolver, work: ModelWork) -> ModelPlan | None:
+        """Best first over units: each is bounded, then mapped, then solved, while it may still win."""
+        memories = self.memories(solver.chip)
+        largest = memories[-1]
+        estimator = Estimator(solver.table, solver.energy, work.scenario.cluster, solver.model)
+        bounds_uc = layer_bound_batch_s(work, estimator, solver.table, [largest], solver.exclusion)
+        queue = [(float(bound), LAYER_BOUND, u) for u, bound in enumerate(bounds_uc[:, 0]) if np.isfinite(bound)]
+        heapq.heapify(queue)
+        # The plan of least energy need not be the fastest: nothing is dropped by time then.
+        is_timed = self.settings.objective is not Objective.PER_WATT
+        best: tuple[float, int, UnitAnswer] | None = None
+        while queue:
+            bound_s, stage, u = heapq.heappop(queue)
+            if best and is_timed and bound_s >= best[0]:
+                break
+            unit = work.units[u]
+            if stage == LAYER_BOUND:
+                mapped_s = max(bound_s, solver.bound_batch_s(work, unit, largest))
+                if math.isfinite(mapped_s):
+                    heapq.heappush(queue, (mapped_s, MAPPED_BOUND, u))
+                continue
+            cutoff_s = best[0] if best and is_timed else math.inf
+            answer = solver.solve(work, unit, largest, cutoff_s)
+            if answer.plan is None:
+                continue
+            rank = answer.batch_s if is_timed else answer.energy_per_sample_j
+            if best is None or rank < best[0]:
+                best = (rank, u, answer)
+        return None if best is None else _on_smallest_memory(solver, work, best[1], best[2], memories)
+
+
+def _on_smallest_memory(
+    solver: ChipSolver, work: ModelWork, u: int, answer: UnitAnswer, memories: list[Memory]
+) -> ModelPlan:
+    """The plan on the smallest memory it does not lose by."""
+    unit = work.units[u]
+    for memory in memories[:-1]:
+        smaller = solver.solve(work, unit, memory, math.inf)
+        if smaller.plan is not None and smaller.batch_s <= answer.batch_s:
+            return solver.model_plan(work, unit, memory, smaller)
+    return solver.model_plan(work, unit, memories[-1], answer)
