@@ -12,12 +12,14 @@ import typer
 from rephaze.cli import (
     area,
     chips,
+    compare,
     estimate,
     evaluate,
     export,
     extract,
     graph,
     models,
+    pareto,
     place,
     schedule,
     search,
@@ -48,6 +50,8 @@ _COMMANDS: tuple[ModuleType, ...] = (
     place,
     evaluate,
     search,
+    compare,
+    pareto,
     export,
 )
 for module in _COMMANDS:

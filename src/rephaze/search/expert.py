@@ -93,7 +93,11 @@ class ExpertPlanner:
         best, fullest = None, math.inf
         for unit, priced in self._candidates(solver, work, degrees, stages, memories[-1]):
             fullest = min(fullest, max(stage.memory.total_bytes for stage in priced.stages))
-            if priced.fits and math.isfinite(priced.batch_s) and (best is None or priced.batch_s < best[1].batch_s):
+            if (
+                priced.fits
+                and math.isfinite(priced.batch_s)
+                and (best is None or priced.batch_s < best[1].batch_s)
+            ):
                 best = (unit, priced)
         if best is None:
             return None, self._why_not(told, degrees, memories[-1], fullest)

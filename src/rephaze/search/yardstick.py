@@ -8,6 +8,7 @@ from __future__ import annotations
 import heapq
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -87,7 +88,9 @@ class Yardstick:
         if objective is Objective.PER_USD:
             chips = chip_table([chip])
             area_um2_c = chip_area(chips, AreaModel.CORRECTED).total_um2_c
-            return plan.samples_per_s / (float(chip_cost(area_um2_c, chips.hbm_bytes).total_usd_c[0]) * num_devices)
+            return plan.samples_per_s / (
+                float(chip_cost(area_um2_c, chips.hbm_bytes).total_usd_c[0]) * num_devices
+            )
         return plan.samples_per_s
 
     def area_um2(self, chip: Chip) -> float:
@@ -102,9 +105,10 @@ class Yardstick:
 
     def solver(self, chip: Chip) -> ChipSolver:
         """The exact solver of a chip, made once."""
-        if chip not in self._solvers:
-            self._solvers[chip] = self.evaluator.chip_solver(chip)
-        return self._solvers[chip]
+        unnamed = replace(chip, name="")
+        if unnamed not in self._solvers:
+            self._solvers[unnamed] = self.evaluator.chip_solver(chip)
+        return self._solvers[unnamed]
 
     def _measured(
         self, chip: Chip, choose: Callable[[ChipSolver, ModelWork], tuple[ModelPlan | None, str]]

@@ -1,0 +1,92 @@
+"""A comparison as one page: bars of every baseline, the table behind them, the gain split by cause."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from rephaze.report.page import Section, figure, paragraph, table, write_page
+from rephaze.types.compare import Baseline, Comparison
+
+_WINNER, _OTHER = "#2a9d6f", "#3366aa"
+
+
+def comparison_figure(comparison: Comparison) -> Any:
+    """A Plotly bar a baseline, as long as its objective over that of the first baseline that has one.
+
+    Args:
+        comparison: Baselines in the order they are shown; the last is the co-search.
+    """
+    import plotly.graph_objects as go
+
+    shown = [one for one in comparison.baselines if one.objective > 0]
+    unit = shown[0].objective if shown else 1.0
+    last = comparison.baselines[-1].name
+    plot = go.Figure()
+    plot.add_bar(
+        orientation="h",
+        y=[one.name for one in shown],
+        x=[one.objective / unit for one in shown],
+        marker={"color": [_WINNER if one.name == last else _OTHER for one in shown]},
+        text=[f"{one.objective / unit:.2f}x" for one in shown],
+        customdata=[one.objective for one in shown],
+        hovertemplate="%{y}: %{customdata:,.4g} (%{x:.3f}x)<extra></extra>",
+    )
+    plot.update_layout(
+        height=140 + 34 * len(shown),
+        xaxis={"title": {"text": f"{comparison.settings.objective} over {shown[0].name if shown else 'nothing'}"}},
+        yaxis={"autorange": "reversed", "automargin": True},
+        template="plotly_white",
+        margin={"t": 20},
+    )
+    return plot
+
+
+def write_comparison_html(path: Path, comparison: Comparison) -> Path:
+    """Write the comparison as one self-contained page and return its path."""
+    settings = comparison.settings
+    sections = [
+        Section(title="Every baseline, one cost model", body=figure(comparison_figure(comparison))),
+        Section(title="The numbers", body=table(_HEADER, [_row(one, comparison) for one in comparison.baselines])),
+    ]
+    if comparison.gains is not None:
+        gains = comparison.gains
+        rows = [
+            (
+                step.cause,
+                f"{step.gain_factor:.3f}x",
+                f"{step.answer.objective:,.4g}",
+                "over the area limit" if step.exceeds_area_limit else "",
+            )
+            for step in gains.steps
+        ]
+        rows.append(("all together", f"{gains.total_gain_factor:.3f}x", "", ""))
+        lead = f"From {gains.start} to the searched chip, one thing changed at a time in this order. {gains.note}"
+        body = paragraph(lead) + table(("cause", "factor", str(settings.objective), ""), rows)
+        sections.append(Section(title="The gain by cause", body=body))
+    if comparison.sharing:
+        rows = [
+            (
+                one.model,
+                f"{one.common_samples_per_s:,.1f}",
+                f"{one.own_samples_per_s:,.1f}",
+                f"{one.lost_fraction:.1%}",
+            )
+            for one in comparison.sharing
+        ]
+        body = table(("model", "common chip, samples/s", "own best, samples/s", "lost by sharing"), rows)
+        sections.append(Section(title="What sharing a chip costs", body=body))
+    lead = f"{', '.join(settings.models)}; scenario {settings.scenario.name}; co-search {comparison.status}"
+    return write_page(path, title="rephaze compare", lead=lead, sections=sections)
+
+
+_HEADER = ("baseline", "objective", "over first", "over second", "chips looked at", "seconds", "note")
+
+
+def _row(one: Baseline, comparison: Comparison) -> tuple[str, ...]:
+    ratios = [
+        f"{one.objective / base.objective:.3f}x" if base.objective > 0 and one.objective > 0 else "-"
+        for base in comparison.baselines[:2]
+    ]
+    value = f"{one.objective:,.5g}" if one.objective > 0 else "none"
+    return (one.name, value, *ratios, f"{one.num_evaluations:,}", f"{one.search_s:.1f}", one.note)
