@@ -188,27 +188,38 @@ def _print(found: Comparison) -> None:
     unit = "samples/s" if found.settings.objective == "throughput" else str(found.settings.objective)
     title = unit if len(models) == 1 else f"{found.settings.aggregate} {unit}"
     table = Table(box=None, pad_edge=False, header_style="bold")
-    for name in ("baseline", title, "vs tpuv4 expert", "vs tpuv4 searched", "chips", "s", "note"):
-        table.add_column(name, justify="left" if name in ("baseline", "note") else "right")
+    table.add_column("baseline", no_wrap=True)
+    for name in (title, "vs expert", "vs searched", "chips", "s"):
+        table.add_column(name, justify="right")
     expert, searched = found.baselines[0].objective, found.baselines[1].objective
     for one in found.baselines:
         table.add_row(
             escape(one.name),
-            f"{one.objective:,.5g}" if one.objective > 0 else "none",
+            _value(one.objective) if one.objective > 0 else "none",
             *(
                 f"{one.objective / base:.3f}x" if base > 0 and one.objective > 0 else "-"
                 for base in (expert, searched)
             ),
             f"{one.num_evaluations:,}",
             f"{one.search_s:.1f}",
-            escape(one.note),
         )
     stdout.print(f"[bold]{escape(', '.join(models))}[/], scenario {found.settings.scenario.name}", highlight=False)
     stdout.print(table)
+    stdout.print(
+        "  vs: over tpuv4 with the expert plan, and with the searched plan; chips: looked at", highlight=False
+    )
+    for one in found.baselines:
+        if one.note:
+            stdout.print(f"  {one.name}: {one.note}", highlight=False, markup=False)
     if found.gains is not None:
         _print_gains(found.gains)
     if found.sharing:
         _print_sharing(found.sharing)
+
+
+def _value(objective: float) -> str:
+    """Samples a second with one digit; per area, watt or dollar with the digits it has."""
+    return f"{objective:,.1f}" if objective >= 10 else f"{objective:.4g}"
 
 
 def _print_gains(gains: GainSplit) -> None:

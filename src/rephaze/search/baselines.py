@@ -45,7 +45,7 @@ _FEATURES = (
 
 def spotlight_name(metric: ChipMetric, plan: str) -> str:
     """The name of a Spotlight-style baseline: its metric, and whose plan."""
-    return f"spotlight-style ({metric}), {plan} plan"
+    return f"spotlight {metric}, {plan} plan"
 
 
 def tpuv4_of(space: DesignSpace) -> Chip:

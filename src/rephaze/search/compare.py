@@ -146,7 +146,7 @@ def _baselines(yardstick: Yardstick, result: SearchResult, budget: int, on_step:
     num_designs = yardstick.evaluator.census.num_designs
     if num_designs:
         for metric in ChipMetric:
-            on_step(f"spotlight-style ({metric})", None)
+            on_step(f"spotlight {metric}", None)
             found.extend(search_spotlight_style(yardstick, metric, budget, settings.seed))
         on_step("random search", None)
         found.append(search_at_random(yardstick, budget, settings.seed))
