@@ -1,0 +1,108 @@
+"""``rephaze compare`` and ``rephaze pareto`` as a user runs them, on a few chips."""
+
+import json
+import math
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+REPHAZE = Path(sys.executable).with_name("rephaze")
+SCENARIO = """
+title = "a few chips"
+estimate_model = "default"
+placement_model = "1f1b"
+all_cores_excludes = "engine"
+attention = "fused"
+[space]
+num_tensor_cores = [4, 8]
+tensor_width = [128]
+tensor_depth = [128]
+num_vector_cores = [2]
+vector_lanes = [512, 2048]
+global_buffer_mib = [64]
+num_hbm_stacks = [2]
+area_limit_chip = "tpuv4"
+[cluster]
+num_devices = 1024
+levels = [{ num_devices = 1024, bytes_per_s = 50e9, latency_s = 5e-6 }]
+[training]
+global_batch = 4096
+microbatches = [1]
+tp_degrees = [1]
+recompute = ["none", "stage"]
+optimizer = "adam"
+precision = "mixed"
+"""
+
+
+def run(*args, cwd):
+    return subprocess.run([str(REPHAZE), *args], capture_output=True, text=True, timeout=300, cwd=cwd)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    made = tmp_path_factory.mktemp("compare")
+    (made / "tiny.toml").write_text(SCENARIO)
+    options = ("--scenario", "tiny.toml", "--out", "run1", "--workers", "1", "--exhaustive", "--json")
+    done = run("search", "vit-large", *options, cwd=made)
+    assert done.returncode == 0, done.stderr
+    return made
+
+
+def test_compare_takes_the_answer_of_a_run_and_tells_what_has_no_expert_plan(folder):
+    done = run("compare", "--run", "run1", "--budget", "2", "--html", "page.html", "--json", cwd=folder)
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    by_name = {one["name"]: one for one in found["baselines"]}
+    assert found["status"] == "optimal"
+    expert = by_name["tpuv4, expert plan"]
+    assert (expert["objective"], expert["samples_per_s"]) == (0.0, [None])
+    assert "no expert plan of vit-large is published" in expert["note"]
+    winner = by_name["searched chip and plan"]
+    assert winner["ratio_to_tpuv4_expert"] is None
+    factors = [step["gain_factor"] for step in found["gains"]["steps"]]
+    assert math.prod(factors) == pytest.approx(winner["ratio_to_tpuv4_searched"])
+    page = (folder / "page.html").read_text()
+    assert "Plotly.newPlot" in page
+    assert "searched chip and plan" in page
+
+
+def test_compare_shows_a_table_to_people(folder):
+    done = run("compare", "--run", "run1", "--budget", "1", cwd=folder)
+    assert done.returncode == 0, done.stderr
+    for text in ("tpuv4, searched plan", "spotlight latency, expert plan", "random search", "gain over"):
+        assert text in done.stdout
+
+
+def test_compare_refuses_what_contradicts_the_run(folder):
+    for args in (("--scenario", "paper"), ("gpt2-xl",)):
+        done = run("compare", *args, "--run", "run1", cwd=folder)
+        assert done.returncode == 1
+        assert done.stderr.startswith("error:")
+        assert "Traceback" not in done.stderr
+    assert run("compare", cwd=folder).returncode == 1
+
+
+def test_pareto_of_an_exhaustive_run_is_all_proven_in_throughput_against_area(folder):
+    done = run("pareto", "run1", "--json", cwd=folder)
+    assert done.returncode == 0, done.stderr
+    front = json.loads(done.stdout)
+    assert front["num_designs"] == front["num_solved_exactly"] == 4
+    assert len(front["budgets"]) == 10
+    points = front["points"]
+    for point in points:
+        faster = [one for one in points if one["samples_per_s"] > point["samples_per_s"]]
+        assert point["is_proven"] == (not any(one["area_um2"] <= point["area_um2"] for one in faster))
+    assert points[0]["is_proven"]
+    assert front["budgets"][-1]["best"]["samples_per_s"] == points[0]["samples_per_s"]
+    shown = run("pareto", "run1", cwd=folder)
+    assert "non-dominated" in shown.stdout
+    assert "budget" in shown.stdout
+
+
+def test_pareto_without_a_run_is_one_line(tmp_path):
+    done = run("pareto", "nothing", cwd=tmp_path)
+    assert done.returncode == 1
+    assert done.stderr.startswith("error:")
