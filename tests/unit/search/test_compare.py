@@ -30,13 +30,13 @@ from rephaze.types.compare import ChipAnswer
 from rephaze.types.search import Objective
 from rephaze.units import GIB
 
-TRAINING = {"microbatches": [1, 4], "tp_degrees": [1], "recompute": ["none", "stage"]}
+TRAINING = {"microbatches": [1], "tp_degrees": [1], "recompute": ["none", "stage"]}
 DEFAULT = {
     "num_tensor_cores": [4, 8],
     "tensor_width": [128],
     "tensor_depth": [128],
     "num_vector_cores": [2],
-    "vector_lanes": [512, 2048],
+    "vector_lanes": [2048],
     "global_buffer_mib": [64],
     "num_hbm_stacks": [2],
 }
@@ -72,7 +72,7 @@ def exact(yardstick, design):
 @pytest.mark.parametrize("scenario", ["default", "paper"])
 def test_a_design_measures_the_same_as_in_the_search(request, scenario):
     yardstick = request.getfixturevalue(scenario)
-    for design in range(0, yardstick.evaluator.census.num_designs, 2):
+    for design in range(0, yardstick.evaluator.census.num_designs, 3):
         found = exact(yardstick, design)
         measured = yardstick.with_searched_plans(yardstick.evaluator.census.chips.chip(design))
         assert measured.objective == found.objective == yardstick.of_evaluation(found).objective
@@ -81,7 +81,7 @@ def test_a_design_measures_the_same_as_in_the_search(request, scenario):
 
 @pytest.mark.parametrize("objective", [Objective.PER_AREA, Objective.PER_USD, Objective.PER_WATT])
 def test_other_objectives_measure_the_same_as_in_the_search(objective):
-    yardstick = yardstick_of("default", DEFAULT | {"num_tensor_cores": [8]}, objective=str(objective))
+    yardstick = yardstick_of("default", DEFAULT, objective=str(objective))
     found = exact(yardstick, 1)
     measured = yardstick.with_searched_plans(yardstick.evaluator.census.chips.chip(1))
     assert measured.objective == pytest.approx(found.objective, rel=1e-12)
