@@ -14,6 +14,14 @@ from rephaze.errors import FileError
 # Whatever a page may come to hold, a browser that opens it asks the network for nothing.
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data: blob:"
 
+# Plotly offers to upload a chart to its makers' cloud unless told not to: a chip under design stays here.
+PLOT_CONFIG = {
+    "displaylogo": False,
+    "showSendToCloud": False,
+    "plotlyServerURL": "",
+    "modeBarButtonsToRemove": ["lasso2d", "select2d"],
+}
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Section:
@@ -71,7 +79,7 @@ def plot_text(text: str) -> str:
 
 def figure(plot: Any) -> str:
     """A Plotly figure without its library: the page carries that once."""
-    html: str = plot.to_html(full_html=False, include_plotlyjs=False, config={"displaylogo": False})
+    html: str = plot.to_html(full_html=False, include_plotlyjs=False, config=PLOT_CONFIG)
     return html
 
 

@@ -208,7 +208,7 @@ def _styled(plot: Any, height: int) -> Any:
     plot.update_layout(
         template="plotly_white",
         height=height,
-        margin={"l": 70, "r": 20, "t": 40, "b": 50},
+        margin={"l": 70, "r": 20, "t": 60, "b": 50},
         legend={"orientation": "h", "yanchor": "bottom", "y": 1.0, "x": 0},
         font={"family": "system-ui, sans-serif", "size": 13},
     )

@@ -49,9 +49,9 @@ _AGGREGATES = {
     Aggregate.WORST: "worst model by weight",
 }
 _STATUS_TEXT = {
-    SearchStatus.OPTIMAL: "No design of the space does better: proven.",
+    SearchStatus.OPTIMAL: "No design of the space does better under this cost model: proven.",
     SearchStatus.FEASIBLE: "The search ended before the proof was complete.",
-    SearchStatus.INFEASIBLE: "No design of the space can train what was asked for: proven.",
+    SearchStatus.INFEASIBLE: "No design of the space can train what was asked for.",
 }
 
 
