@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import nullcontext
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from rephaze.cli.output import JsonOption, print_json, stderr, stdout
 from rephaze.errors import RephazeError, RunError
+
+if TYPE_CHECKING:
+    from rephaze.report.search_figures import MarkedChip
 
 REPORT_NAME = "report.html"
 
@@ -40,8 +44,14 @@ def report(
         stdout.print(f"report in {path}", highlight=False, markup=False, soft_wrap=True)
 
 
-def write_report(run: Path, out: Path | None = None) -> Path:
-    """Write the page of a recorded run, its blocks scheduled again, and return its path."""
+def write_report(run: Path, out: Path | None = None, marked: Sequence[MarkedChip] = ()) -> Path:
+    """Write the page of a recorded run, its blocks scheduled again, and return its path.
+
+    Args:
+        run: The run's folder.
+        out: The page; None: ``report.html`` in the folder.
+        marked: Known chips to mark among the designs.
+    """
     from rephaze.report.search_figures import ExploredDesigns
     from rephaze.report.search_report import SearchRecords, write_search_report
     from rephaze.store.run import RunStore
@@ -71,5 +81,6 @@ def write_report(run: Path, out: Path | None = None) -> Path:
         incumbents=incumbents,
         blocks=blocks,
         blocks_missing=missing,
+        marked=marked,
     )
     return write_search_report(out or run / REPORT_NAME, records)

@@ -166,9 +166,10 @@ def progress_figure(incumbents: Sequence[Incumbent], result: SearchResult, unit:
     import plotly.graph_objects as go
 
     plot = go.Figure()
-    steps = [*_end_to_end(incumbents), (result.search_s, result.objective, result.bound)]
-    if len(steps) > 1 and steps[-1][0] < steps[-2][0]:  # the last session of a resumed run
-        steps[-1] = (steps[-2][0] + result.search_s, result.objective, result.bound)
+    end = Incumbent(
+        elapsed_s=result.search_s, objective=result.objective, bound=result.bound, design=result.design
+    )
+    steps = _end_to_end([*incumbents, end])
     for name, column, color in (("bound", 2, LIMIT), ("best found", 1, WINNER)):
         shown = [step for step in steps if math.isfinite(step[column])]
         plot.add_scatter(

@@ -146,7 +146,7 @@ def _certificate(result: SearchResult) -> str:
     rows += [(f"dropped by bound: {name}", count) for name, count in proof.num_dropped_by_bound.items()]
     num_left = proof.num_designs - sum(count for _, count in rows)
     if num_left:
-        rows.append(("still open when the search ended", num_left))
+        rows.append(("left when the search stopped", num_left))
     rows.append(("designs of the space", proof.num_designs))
     total = max(proof.num_designs, 1)
     body = paragraph("Where every design of the space went; each is counted once.")
@@ -173,8 +173,9 @@ def _designs(records: SearchRecords) -> str:
     unseen = len(explored.chips) - solved - min(len(dropped), MAX_DROPPED)
     note = (
         f"{solved:,} designs solved exactly and {min(len(dropped), MAX_DROPPED):,} dropped ones at their upper "
-        f"bound. Not drawn: {unseen:,} designs that cheaper bounds settled, that fit no plan, or beyond the "
-        f"{MAX_DROPPED:,} best bounds."
+        f"bound. Not drawn: {unseen:,} designs that no plan fits, that a cheaper bound settled, or that are past "
+        f"the {MAX_DROPPED:,} best bounds"
+        + (" or were not reached." if records.result.status is SearchStatus.FEASIBLE else ".")
     )
     left_out = [chip.name for chip in records.marked if not fits_picture(chip, explored.area_limit_um2)]
     if left_out:
