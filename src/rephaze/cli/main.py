@@ -19,6 +19,7 @@ from rephaze.cli import (
     graph,
     models,
     place,
+    report,
     schedule,
     search,
     space,
@@ -48,6 +49,7 @@ _COMMANDS: tuple[ModuleType, ...] = (
     place,
     evaluate,
     search,
+    report,
     export,
 )
 for module in _COMMANDS:
