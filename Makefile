@@ -7,8 +7,10 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constr
 
 .PHONY: search test lint unit bench clean
 
+# Ends with the chip, the plan, the certificate and the path of the report; each time a new run.
 search: $(VENV)/.core
-	$(BIN)/rephaze space
+	rm -rf runs/gpt2-xl
+	$(BIN)/rephaze search gpt2-xl --out runs/gpt2-xl
 
 test: lint unit
 

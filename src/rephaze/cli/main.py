@@ -21,6 +21,7 @@ from rephaze.cli import (
     models,
     pareto,
     place,
+    report,
     schedule,
     search,
     space,
@@ -52,6 +53,7 @@ _COMMANDS: tuple[ModuleType, ...] = (
     search,
     compare,
     pareto,
+    report,
     export,
 )
 for module in _COMMANDS:

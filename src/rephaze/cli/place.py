@@ -12,7 +12,7 @@ from rephaze.cli.output import JsonOption, exit_code_of, print_json, stderr, std
 from rephaze.cli.problems import answer_all
 
 if TYPE_CHECKING:
-    from rephaze.types.placement import PlanLimits
+    from rephaze.types.placement import PlacementProblem, PlanLimits
 
 
 def register(app: typer.Typer) -> None:
@@ -23,8 +23,19 @@ def register(app: typer.Typer) -> None:
 def place(
     problems: Annotated[
         list[str],
-        typer.Argument(help="Problem files: .json, or .jsonl with a problem a line.", metavar="PROBLEM"),
+        typer.Argument(
+            help="Problem files (.json, .jsonl with a problem a line); or one model, with --chip.",
+            metavar="PROBLEM...|MODEL",
+        ),
     ],
+    chip: Annotated[
+        str | None, typer.Option("--chip", help="Preset or chip file: estimates, schedules and places a model.")
+    ] = None,
+    devices: Annotated[int | None, typer.Option("--devices", help="Chips in the cluster, with --chip.")] = None,
+    global_batch: Annotated[int | None, typer.Option("--global-batch", help="Samples in a batch.")] = None,
+    scenario: Annotated[
+        str, typer.Option("--scenario", help="Network, training and models of cost, with --chip.")
+    ] = "default",
     why: Annotated[
         str,
         typer.Option(
@@ -37,7 +48,8 @@ def place(
 
     Every answer is proven optimal, or says how far from it it may be. Exit code 3: nothing fits.
 
-    Example: [bold]rephaze place gpt3.json --why tp=8,pp=4[/]
+    Examples: [bold]rephaze place gpt3.json --why tp=8,pp=4[/] |
+    [bold]rephaze place gpt3-175b --chip tpuv4 --devices 1024 --global-batch 4096[/]
     """
     with nullcontext() if json else stderr.status("preparing the solver (compiled once, then cached)"):
         from rephaze.place.answer import warm_up
@@ -46,7 +58,11 @@ def place(
         limits = parse_limits(why) if why else None
         warm_up()
     statuses = []
-    answers = answer_all([Path(name) for name in problems], lambda data: _answer(data, limits))
+    if chip is None:
+        answers = answer_all([Path(name) for name in problems], lambda data: _answer_file(data, limits))
+    else:
+        problem = _model_problem(problems, chip, devices, global_batch, scenario, quiet=json)
+        answers = iter([(f"{problems[0]} on {chip}", _answer(problem, limits))])
     while True:
         with nullcontext() if json else stderr.status("placing"):
             answered = next(answers, None)
@@ -67,17 +83,51 @@ def place(
     raise typer.Exit(exit_code_of(statuses))
 
 
-def _answer(data: dict[str, Any], limits: PlanLimits | None) -> dict[str, Any]:
+def _model_problem(
+    models: list[str], chip: str, devices: int | None, global_batch: int | None, scenario: str, *, quiet: bool
+) -> PlacementProblem:
+    from dataclasses import replace
+
+    from rephaze.errors import SpecError
+    from rephaze.hardware.chip_file import load_chip
+    from rephaze.hardware.scenarios import load_scenario
+    from rephaze.search.one_chip import placement_on_chip
+    from rephaze.types.checks import check_count
+    from rephaze.types.cluster import resized_cluster
+
+    if len(models) != 1:
+        raise SpecError("MODEL", models, "must be one model with --chip")
+    setting = load_scenario(scenario)
+    if devices is not None:
+        check_count("devices", devices, at_most=2**24)
+        setting = replace(setting, cluster=resized_cluster(setting.cluster, devices))
+    if global_batch is not None:
+        check_count("global-batch", global_batch, at_most=2**30)
+        setting = replace(setting, training=replace(setting.training, global_batch=global_batch))
+    with nullcontext() if quiet else stderr.status("mapping and scheduling layers") as status:
+
+        def show(done: int, total: int) -> None:
+            if status is not None:
+                status.update(f"mapping and scheduling layers: {done} of {total} degrees and microbatch sizes")
+
+        return placement_on_chip(models[0], load_chip(chip), setting, show)
+
+
+def _answer_file(data: dict[str, Any], limits: PlanLimits | None) -> dict[str, Any]:
+    from rephaze.place.problem_file import parse_problem
+
+    return _answer(parse_problem(data), limits)
+
+
+def _answer(problem: PlacementProblem, limits: PlanLimits | None) -> dict[str, Any]:
     from time import perf_counter
 
     from rephaze.place.answer import describe_solution
     from rephaze.place.compare import explain_alternative
-    from rephaze.place.problem_file import parse_problem
     from rephaze.place.records import placement_record
     from rephaze.place.simulate import replayed_batch_s
     from rephaze.place.solver import Placer
 
-    problem = parse_problem(data)
     start = perf_counter()
     placer = Placer(problem)
     solution = placer.solve()

@@ -128,7 +128,7 @@ def _layer_range(stage: StageCost) -> str:
     names = stage.layers
     if len(names) <= 2:
         return ", ".join(names)
-    return f"{names[0]}..{names[-1]} ({len(names)})"
+    return f"{_short(names[0])}..{_short(names[-1])} ({len(names)})"
 
 
 def _memory_bar(stage: StageCost, memory_bytes: float) -> Text:
@@ -185,3 +185,8 @@ def _show_alternative(console: Console, placement: Placement, alternative: Alter
         f"the alternative: tp {plan.tp}, pp {plan.pp}, dp {plan.dp}, microbatch {plan.microbatch}",
         highlight=False,
     )
+
+
+def _short(name: str) -> str:
+    """The end of a dotted name, enough to tell a layer: ``h.12`` of ``transformer.h.12``."""
+    return ".".join(name.split(".")[-2:])

@@ -42,9 +42,23 @@ def register(app: typer.Typer) -> None:
 
 def schedule(
     problems: Annotated[
-        list[Path],
-        typer.Argument(help="Problem files: .json, or .jsonl with a problem a line.", metavar="PROBLEM..."),
+        list[str],
+        typer.Argument(
+            help="Problem files (.json, .jsonl with a problem a line); or one model, with --chip.",
+            metavar="PROBLEM...|MODEL",
+        ),
     ],
+    chip: Annotated[
+        str | None, typer.Option("--chip", help="Preset or chip file: schedules a layer of the model on it.")
+    ] = None,
+    layer: Annotated[
+        int | None, typer.Option("--layer", help="Which layer of the model; default: the kind that repeats most.")
+    ] = None,
+    microbatch: Annotated[int, typer.Option("--microbatch", help="Samples at once, with --chip.")] = 1,
+    tp: Annotated[int, typer.Option("--tp", help="Tensor-parallel degree, with --chip.")] = 1,
+    scenario: Annotated[
+        str, typer.Option("--scenario", help="Cost model, rules and network, with --chip.")
+    ] = "default",
     time_limit: Annotated[
         float,
         typer.Option(
@@ -65,7 +79,8 @@ def schedule(
 ) -> None:
     """Schedule the operators of a layer on the cores of a chip, with a proof.
 
-    Example: [bold]rephaze schedule block.json --html block.html[/]
+    Examples: [bold]rephaze schedule block.json --html block.html[/] |
+    [bold]rephaze schedule llama2-7b --chip tpuv4 --microbatch 2[/]
     """
     if not time_limit >= 0:
         raise SpecError("--time-limit", time_limit, "must be at least 0", "give seconds, for example 10")
@@ -81,7 +96,9 @@ def schedule(
     latest: list[tuple[ScheduleProblem, Schedule]] = []
 
     def solve(data: dict[str, Any]) -> dict[str, Any]:
-        problem = problem_from(data)
+        return solve_record(problem_from(data))
+
+    def solve_record(problem: ScheduleProblem) -> dict[str, Any]:
         with stderr.status("scheduling", spinner="dots") if not json else _Quiet():
             found = solve_problem(
                 problem,
@@ -93,8 +110,14 @@ def schedule(
         latest.append((problem, found))
         return answer_of(found)
 
+    if chip is None:
+        answers = answer_all([Path(name) for name in problems], solve)
+    else:
+        with stderr.status("mapping operators", spinner="dots") if not json else _Quiet():
+            found = _model_problems(problems, chip, scenario, layer, microbatch, tp)
+        answers = ((label, solve_record(problem)) for label, problem in found)
     statuses = []
-    for label, answer in answer_all(problems, solve):
+    for label, answer in answers:
         statuses.append(answer["status"])
         if answer["status"] != "error":
             solved[label] = latest.pop()
@@ -110,6 +133,22 @@ def schedule(
 
         write_gantt_html(html, [(label, *pair) for label, pair in solved.items() if pair[1].starts])
     raise typer.Exit(exit_code_of(statuses))
+
+
+def _model_problems(
+    models: list[str], chip: str, scenario: str, layer: int | None, microbatch: int, tp: int
+) -> list[tuple[str, ScheduleProblem]]:
+    from rephaze.hardware.chip_file import load_chip
+    from rephaze.hardware.scenarios import load_scenario
+    from rephaze.search.one_chip import layer_problems
+    from rephaze.types.checks import check_count
+
+    if len(models) != 1:
+        raise SpecError("MODEL", models, "must be one model with --chip")
+    check_count("microbatch", microbatch, at_most=2**20)
+    check_count("tp", tp, at_most=2**20)
+    chosen = load_chip(chip)
+    return layer_problems(models[0], chosen, load_scenario(scenario), tp=tp, microbatch=microbatch, layer=layer)
 
 
 def _show(label: str, problem: ScheduleProblem, found: Schedule) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import signal
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -13,6 +13,7 @@ import typer
 from rich.table import Table
 
 from rephaze.cli.output import ExitCode, JsonOption, print_json, stderr, stdout
+from rephaze.errors import RephazeError
 from rephaze.units import GB, GIB, MIB, S_PER_MS, UM2_PER_MM2
 
 if TYPE_CHECKING:
@@ -76,9 +77,13 @@ def search(
             should_stop=is_interrupted,
         )
     if json_output:
-        print_json(_record(result))
+        report = _write_report(out, quiet=True)
+        print_json(_record(result) | {"report": None if report is None else str(report)})
     else:
         _print(settings, result, out)
+        report = _write_report(out, quiet=False)
+        if report is not None:
+            stdout.print(f"report in {report}", highlight=False, markup=False, soft_wrap=True)
     if result.chip is None:
         raise typer.Exit(ExitCode.INFEASIBLE)
 
@@ -137,6 +142,20 @@ def _progress(quiet: bool) -> Iterator[Any]:
             )
 
         yield show
+
+
+def _write_report(out: Path | None, quiet: bool) -> Path | None:
+    """Write the run's page; what keeps it from being written must not take the answer away."""
+    if out is None:
+        return None
+    from rephaze.cli.report import write_report
+
+    try:
+        with nullcontext() if quiet else stderr.status("writing the report"):
+            return write_report(out)
+    except RephazeError as error:
+        stderr.print(f"no report: {error}", highlight=False, markup=False, soft_wrap=True)
+        return None
 
 
 def _record(result: SearchResult) -> dict[str, Any]:

@@ -44,11 +44,6 @@ def attention_cost(op: Op, microbatch: int, rates: ChipRates) -> OpCost:
     )
 
 
-def attention_bound(op: Op, microbatch: int, rates: ChipRates) -> OpCost:
-    """No more than ``attention_cost``: the cost itself, which is closed form."""
-    return attention_cost(op, microbatch, rates)
-
-
 def computed_keys(dims: AttentionDims) -> float:
     """Keys a query meets on average: all, or about half of them under a causal mask."""
     if not dims.causal:

@@ -74,16 +74,26 @@ class Estimator:
 
     def exact(self, graph: OpGraph, microbatch: int) -> LatencyTable:
         """Every operator of the graph, GEMMs by the mapper."""
-        return self._table(graph, microbatch, GemmColumns.exact)
+        return self._table(graph, microbatch, GemmColumns.exact, GemmColumns.exact)
+
+    def nearly_exact(self, graph: OpGraph, microbatch: int) -> LatencyTable:
+        """As ``exact`` on all cores, as ``bound`` on one: half the mapping, for bounds on schedules."""
+        return self._table(graph, microbatch, GemmColumns.bound, GemmColumns.exact)
 
     def bound(self, graph: OpGraph, microbatch: int) -> LatencyTable:
         """No more than ``exact`` in cycles, and in the time each bandwidth is busy; GEMMs in closed form."""
-        return self._table(graph, microbatch, GemmColumns.bound)
+        return self._table(graph, microbatch, GemmColumns.bound, GemmColumns.bound)
 
-    def op_cost(self, op: Op, microbatch: int, map_gemm: MapGemm = GemmColumns.exact) -> OpCost:
+    def op_cost(
+        self,
+        op: Op,
+        microbatch: int,
+        map_one_core: MapGemm = GemmColumns.exact,
+        map_all_cores: MapGemm = GemmColumns.exact,
+    ) -> OpCost:
         """One operator in both modes."""
         if op.kind is OpKind.GEMM:
-            return self._gemm_cost(op, microbatch, map_gemm)
+            return self._gemm_cost(op, microbatch, map_one_core, map_all_cores)
         if op.kind is OpKind.ATTENTION:
             return attention_cost(op, microbatch, self.rates)
         if op.kind is OpKind.COLLECTIVE:
@@ -92,7 +102,9 @@ class Estimator:
             return vector_cost(op, microbatch, self.rates)
         return paper_vector_cost(op, microbatch, self.rates)
 
-    def _table(self, graph: OpGraph, microbatch: int, map_gemm: MapGemm) -> LatencyTable:
+    def _table(
+        self, graph: OpGraph, microbatch: int, map_one_core: MapGemm, map_all_cores: MapGemm
+    ) -> LatencyTable:
         shape = (len(graph.ops), len(self.rates))
         cycles = [np.zeros(shape, dtype=np.int64) for _ in range(2)]
         energy, hbm, buffer = ([np.zeros(shape) for _ in range(2)] for _ in range(3))
@@ -107,7 +119,7 @@ class Estimator:
                 for rows in (*cycles, *energy, *hbm, *buffer):
                     rows[o] = rows[twin]
                 continue
-            cost = self.op_cost(op, microbatch, map_gemm)
+            cost = self.op_cost(op, microbatch, map_one_core, map_all_cores)
             for m, mode in enumerate((cost.one_core, cost.all_cores)):
                 cycles[m][o] = whole_cycles(mode.cycles_c)
                 energy[m][o] = mode.energy_j_c
@@ -126,11 +138,11 @@ class Estimator:
             all_cores_buffer_share_oc=buffer[1],
         )
 
-    def _gemm_cost(self, op: Op, microbatch: int, map_gemm: MapGemm) -> OpCost:
+    def _gemm_cost(self, op: Op, microbatch: int, map_one_core: MapGemm, map_all_cores: MapGemm) -> OpCost:
         assert op.gemm is not None
         gemm = op.gemm
         dims = (gemm.batch.at(microbatch), gemm.m.at(microbatch), gemm.n.at(microbatch), gemm.k.at(microbatch))
-        one, all_ = map_gemm(self._one_core, dims), map_gemm(self._all_cores, dims)
+        one, all_ = map_one_core(self._one_core, dims), map_all_cores(self._all_cores, dims)
         if not op.vector:
             return OpCost(one_core=one, all_cores=all_)
         lanes = self.rates.chips

@@ -6,7 +6,7 @@ the layers of one type. All that depends on a chip are the layers' times, so the
 
     T >= C + (m_d - 1) * L + sync
     C = work + 2 (S - 1) transfers
-    L = max(C / S, max_t ceil(n_t / S) * work_t + transfer, bottleneck(S) + transfer)
+    L = max(C / S, max_t ceil(n_t / S) * work_t + transfer, bottleneck(S) + transfer, device_work / devices)
 
 bottleneck(S) is the slowest of S stages cut from a line of layers as evenly as whole layers allow. A pipeline
 wider than a group of the network pays the next level's transfers.
@@ -69,7 +69,8 @@ class ChipBounds:
             work_ct = np.ascontiguousarray(np.asarray(forward_ct) + np.asarray(backward_ct), dtype=np.float64)
             _lower(
                 bound_c, work_ct, self._num_of_t, self._run_type, self._run_length, options.depth_o,
-                options.count_o, options.once_s_o, next_depth_o, transfer_s_o, is_paper,
+                options.count_o, options.once_s_o, next_depth_o, transfer_s_o, self._members(prepared),
+                self._most_devices(prepared, options), is_paper,
             )  # fmt: skip
         return bound_c
 
@@ -80,6 +81,20 @@ class ChipBounds:
         type_v = self._type_of[list(self._placer.shape.order)]
         starts = np.flatnonzero(np.concatenate(([True], type_v[1:] != type_v[:-1])))
         return type_v[starts], np.diff(np.concatenate((starts, [len(type_v)]))).astype(np.int64)
+
+    def _members(self, prepared: PreparedGraph) -> Ints:
+        """By layer type, how often a layer counts and the devices it holds, multiplied."""
+        wide_v = prepared.arrays.wide_v
+        members_v = np.where(wide_v == 1, prepared.graph.tp, 1)
+        type_v = self._type_of[list(self._placer.shape.order)]
+        return np.bincount(type_v, weights=members_v, minlength=len(self._num_of_t)).astype(np.int64)
+
+    def _most_devices(self, prepared: PreparedGraph, options: Options) -> Ints:
+        """For each option, the devices one pipeline can have: the others need theirs."""
+        problem = self._placer.problem
+        dp_o = -(-problem.microbatches_of(prepared.graph) // np.maximum(options.count_o, 1))
+        most: Ints = np.maximum(problem.cluster.num_devices // np.maximum(dp_o, 1), 1)
+        return most
 
     def _least_transfers(self, prepared: PreparedGraph, options: Options) -> Floats:
         """Least time of one transfer for each option: a pipeline wider than a group leaves it."""
@@ -119,13 +134,16 @@ def _lower(
     once_s_o: Floats,
     next_depth_o: Ints,
     transfer_s_o: Floats,
+    held_t: Ints,
+    most_devices_o: Ints,
     is_paper: bool,
 ) -> None:
     """Lower ``bound_c`` to this graph's bound where that is less."""
     num_types = len(num_of_t)
     for c in range(len(bound_c)):
-        work = largest = 0.0
+        work = largest = device_work = 0.0
         for t in range(num_types):
+            device_work += held_t[t] * work_ct[c, t]
             work += num_of_t[t] * work_ct[c, t]
             if num_of_t[t] > 0:
                 largest = max(largest, work_ct[c, t])
@@ -152,7 +170,10 @@ def _lower(
                 if pipe >= best:
                     o = next_depth_o[o]
                     break
-                best = min(best, pipe + once_s_o[o])
+                # No fewer device seconds than the layers take on the devices they hold.
+                slower = max(slowest, device_work / most_devices_o[o])
+                filled = (depth - 1) * slower if is_paper else total - slower
+                best = min(best, filled + count_o[o] * slower + once_s_o[o])
                 o += 1
         bound_c[c] = best
 

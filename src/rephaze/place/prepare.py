@@ -69,8 +69,11 @@ class PreparedGraph:
     """Searches of the 1f1b model, by network level."""
 
     def fewest_devices(self, num_stages: int) -> int:
-        """Devices of the narrowest pipeline of so many stages."""
-        num_rare = min(num_stages, self.num_rare_most) if self.rare_devices < self.common_devices else 0
+        """Devices of the narrowest pipeline of so many stages; where some layer is wide, one stage is."""
+        if self.rare_devices < self.common_devices:
+            num_rare = min(num_stages - 1, self.num_rare_most)
+        else:
+            num_rare = min(num_stages, self.num_rare_most, 1)
         return (num_stages - num_rare) * self.common_devices + num_rare * self.rare_devices
 
     def most_stages(self, num_devices: int) -> int:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from html import escape
 from pathlib import Path
 from typing import Any
 
 from rephaze.errors import FileError
+from rephaze.report.page import PLOT_CONFIG, plot_text
 from rephaze.types.latency import Engine
 from rephaze.types.schedule import Mode, Schedule, ScheduleProblem
 
@@ -44,7 +44,7 @@ def gantt_figure(title: str, problem: ScheduleProblem, schedule: Schedule) -> An
             figure.add_bar(
                 name=f"{engine.value}, {mode.replace('_', ' ')}",
                 orientation="h",
-                y=[op.name for _, op, _ in chosen],
+                y=[plot_text(op.name) for _, op, _ in chosen],
                 x=[cycles for _, _, cycles in chosen],
                 base=[start.start_cycles for start, _, _ in chosen],
                 marker={"color": color, "pattern": {"shape": "/" if mode is Mode.ALL_CORES else ""}},
@@ -53,14 +53,16 @@ def gantt_figure(title: str, problem: ScheduleProblem, schedule: Schedule) -> An
             )
     proof = f"{schedule.status}, bound {schedule.bound_cycles:,}"
     figure.update_layout(
-        title={"text": f"{escape(title)}: {schedule.makespan_cycles:,} cycles ({proof})"},
+        title={"text": f"{plot_text(title)}: {schedule.makespan_cycles:,} cycles ({proof})", "font": {"size": 15}},
         barmode="overlay",
-        height=160 + 18 * len(rows),
+        height=150 + 18 * len(rows),
+        margin={"l": 20, "r": 20, "t": 90, "b": 50},
+        legend={"orientation": "h", "yanchor": "bottom", "y": 1.0, "x": 0},
         xaxis={"title": {"text": "cycles"}, "range": [0, schedule.makespan_cycles], "tickformat": ",d"},
         yaxis={
             "autorange": "reversed",
             "categoryorder": "array",
-            "categoryarray": [op.name for _, op, _ in rows],
+            "categoryarray": [plot_text(op.name) for _, op, _ in rows],
         },
         template="plotly_white",
     )
@@ -77,7 +79,12 @@ def write_gantt_html(path: Path, charts: Sequence[tuple[str, ScheduleProblem, Sc
     import plotly.io
 
     bodies = [
-        plotly.io.to_html(gantt_figure(title, problem, schedule), full_html=False, include_plotlyjs=position == 0)
+        plotly.io.to_html(
+            gantt_figure(title, problem, schedule),
+            config=PLOT_CONFIG,
+            full_html=False,
+            include_plotlyjs=position == 0,
+        )
         for position, (title, problem, schedule) in enumerate(charts)
     ]
     page = (

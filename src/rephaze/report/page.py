@@ -11,6 +11,17 @@ from typing import Any
 
 from rephaze.errors import FileError
 
+# Whatever a page may come to hold, a browser that opens it asks the network for nothing.
+_POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data: blob:"
+
+# Plotly offers to upload a chart to its makers' cloud unless told not to: a chip under design stays here.
+PLOT_CONFIG = {
+    "displaylogo": False,
+    "showSendToCloud": False,
+    "plotlyServerURL": "",
+    "modeBarButtonsToRemove": ["lasso2d", "select2d"],
+}
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Section:
@@ -40,9 +51,35 @@ def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     return f'<div class="scroll"><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>'
 
 
+def status_line(status: str, text: str) -> str:
+    """A coloured word that says how things stand, and a sentence beside it."""
+    name = escape(status)
+    return f'<p><span class="status {name}">{name}</span> {escape(text)}</p>'
+
+
+def heading(text: str) -> str:
+    """A heading inside a section."""
+    return f"<h3>{escape(text)}</h3>"
+
+
+def details(summary: str, body: str) -> str:
+    """HTML made by these functions, folded away under a line of text."""
+    return f"<details><summary>{escape(summary)}</summary>{body}</details>"
+
+
+def preformatted(text: str) -> str:
+    """Text as it is, in a fixed-width face."""
+    return f"<pre>{escape(text)}</pre>"
+
+
+def plot_text(text: str) -> str:
+    """Text as a Plotly label shows it: Plotly reads tags, and of named entities only a few (not quotes)."""
+    return escape(text, quote=False)
+
+
 def figure(plot: Any) -> str:
     """A Plotly figure without its library: the page carries that once."""
-    html: str = plot.to_html(full_html=False, include_plotlyjs=False, config={"displaylogo": False})
+    html: str = plot.to_html(full_html=False, include_plotlyjs=False, config=PLOT_CONFIG)
     return html
 
 
@@ -54,6 +91,7 @@ def write_page(path: Path, *, title: str, lead: str, sections: Sequence[Section]
     blocks = "".join(f"<section><h2>{escape(s.title)}</h2>{s.body}</section>" for s in sections)
     page = (
         '<!doctype html><html lang="en"><head><meta charset="utf-8">'
+        f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
         f"<title>{escape(title)}</title><style>{style}</style><script>{get_plotlyjs()}</script></head>"
         f'<body><main><h1>{escape(title)}</h1><p class="lead">{escape(lead)}</p>{blocks}</main></body></html>'

@@ -6,6 +6,7 @@ A run file is TOML: ``scenario`` names what to start from, the sections ``[space
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,8 @@ from pydantic import BaseModel, ConfigDict, Field
 from rephaze.errors import SpecError
 from rephaze.hardware.scenarios import scenario_from_mapping, scenario_mapping
 from rephaze.search.objective import check_weights
-from rephaze.types.checks import check_choice
+from rephaze.types.checks import check_choice, check_count
+from rephaze.types.cluster import Cluster, NetworkLevel, resized_cluster
 from rephaze.types.files import read_mapping, validate
 from rephaze.types.search import Aggregate, Objective, SearchSettings
 
@@ -64,6 +66,9 @@ def resolve_settings(
         data |= {field: layer[field] for field in SCENARIO_FIELDS if field in layer}
         for section in SCENARIO_SECTIONS:
             data[section] = _overlaid(data[section], layer.get(section, {}))
+        cluster = layer.get("cluster", {})
+        if "num_devices" in cluster and "levels" not in cluster:
+            data["cluster"] = _resized(data["cluster"])
     wanted = dict(given.get("search", {})) | (changes or {}).get("search", {})
     if models:
         wanted["models"] = list(models)
@@ -85,6 +90,16 @@ def resolve_settings(
     )
     check_weights(settings)
     return settings
+
+
+def _resized(section: dict[str, Any]) -> dict[str, Any]:
+    """The network of the section, reaching as many devices as it now has."""
+    num_devices = section["num_devices"]
+    check_count("cluster.num_devices", num_devices, at_most=2**24)
+    levels = tuple(NetworkLevel(**level) for level in section["levels"])
+    before = Cluster(num_devices=levels[-1].num_devices, levels=levels)
+    after = resized_cluster(before, num_devices)
+    return {"num_devices": num_devices, "levels": [asdict(level) for level in after.levels]}
 
 
 def _overlaid(section: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:

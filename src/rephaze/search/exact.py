@@ -73,6 +73,7 @@ class ChipSolver:
         self.table: ChipTable = chip_table([chip])
         self._gemm_memo, self._schedule_memo = gemm_memo, schedule_memo
         self._limit_s = schedule_limit_s
+        self._estimators: dict[str, Estimator] = {}
         self._tables: dict[tuple[str, int, int, int, int], LatencyTable] = {}
         self._times: dict[tuple[str, int, int, int, int], PassTimes] = {}
 
@@ -170,9 +171,15 @@ class ChipSolver:
         """Mapped operators of one pass (direction 0 forward, 1 backward)."""
         key = (work.name, tp, microbatch, kind, direction)
         if key not in self._tables:
-            estimator = Estimator(self.table, self.energy, work.scenario.cluster, self.model, self._gemm_memo)
-            self._tables[key] = estimator.exact(work.passes[tp][kind][direction].graph, microbatch)
+            self._tables[key] = self._estimator(work).exact(work.passes[tp][kind][direction].graph, microbatch)
         return self._tables[key]
+
+    def _estimator(self, work: ModelWork) -> Estimator:
+        if work.name not in self._estimators:
+            self._estimators[work.name] = Estimator(
+                self.table, self.energy, work.scenario.cluster, self.model, self._gemm_memo
+            )
+        return self._estimators[work.name]
 
     def pass_times(self, work: ModelWork, tp: int, microbatch: int, kind: int, direction: int) -> PassTimes:
         """The scheduled pass."""
@@ -208,10 +215,10 @@ class ChipSolver:
 
     def _pass_bound(self, work: ModelWork, unit: Unit, kind: int, direction: int) -> int:
         one_pass = work.passes[unit.tp][kind][direction]
-        table = self.pass_table(work, unit.tp, unit.microbatch, kind, direction)
+        estimator = self._estimator(work)
         found = lower_bounds(
             one_pass.structure,
-            table,
+            estimator.nearly_exact(one_pass.graph, unit.microbatch),
             num_tensor_cores_c=self.table.num_tensor_cores,
             num_vector_cores_c=self.table.num_vector_cores,
             exclusion=self.exclusion,

@@ -6,7 +6,6 @@ same result with any number of workers.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Executor, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
@@ -18,6 +17,7 @@ from numpy.typing import NDArray
 
 from rephaze.errors import RunError
 from rephaze.search.evaluator import SpaceEvaluator
+from rephaze.search.warmup import WARM_UPS, use_one_thread
 from rephaze.types.search import Evaluation, SearchSettings
 
 Floats = NDArray[np.float64]
@@ -77,6 +77,8 @@ class LocalProcesses:
         self._pool: Executor = ProcessPoolExecutor(
             num_workers, mp_context=get_context("spawn"), initializer=_start, initargs=(settings,)
         )
+        # Each worker compiles (or loads) other kernels; all find the rest in the cache afterwards.
+        list(self._pool.map(_warm, range(len(WARM_UPS))))
 
     def unit_bounds(self, designs: Sequence[int]) -> list[Floats]:
         """As ``SpaceEvaluator.unit_bounds``, split over the workers."""
@@ -112,13 +114,16 @@ _evaluator: SpaceEvaluator | None = None
 
 def _start(settings: SearchSettings) -> None:
     global _evaluator
-    # One thread a worker: the pool is what fills the machine.
-    os.environ["NUMBA_NUM_THREADS"] = "1"
     import signal
 
+    use_one_thread()
     # Ctrl-C is the driver's to handle; it then ends the pool.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     _evaluator = SpaceEvaluator(settings)
+
+
+def _warm(number: int) -> None:
+    WARM_UPS[number]()
 
 
 def _unit_bounds(designs: list[int]) -> list[Floats]:

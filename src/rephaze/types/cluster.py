@@ -55,3 +55,13 @@ def flat_cluster(num_devices: int, link_bytes_per_s: float, latency_s: float = 0
     """A cluster of one level: every chip reaches every other at ``link_bytes_per_s``."""
     level = NetworkLevel(num_devices=num_devices, bytes_per_s=link_bytes_per_s, latency_s=latency_s)
     return Cluster(num_devices=num_devices, levels=(level,))
+
+
+def resized_cluster(cluster: Cluster, num_devices: int) -> Cluster:
+    """The same network with another number of chips: inner groups stay, the outermost reaches all of them."""
+    inner = tuple(level for level in cluster.levels[:-1] if level.num_devices < num_devices)
+    unit = inner[-1].num_devices if inner else 1
+    last = cluster.levels[len(inner)] if num_devices <= cluster.levels[-1].num_devices else cluster.levels[-1]
+    reach = -(-num_devices // unit) * unit
+    outermost = NetworkLevel(num_devices=reach, bytes_per_s=last.bytes_per_s, latency_s=last.latency_s)
+    return Cluster(num_devices=num_devices, levels=(*inner, outermost))

@@ -232,7 +232,7 @@ class LayerType:
     """Largest sum of transient tensors alive at once, in either pass, beyond what is saved and gradients of
     weights."""
     is_sharded: bool
-    """Some operator of it is split over the tensor-parallel group."""
+    """Some operator or parameter of it is split over the tensor-parallel group."""
     saved_input_bytes: Affine = ZERO
     """The part of the layer's input that backward reads and no earlier layer keeps already."""
     parameters: tuple[Tensor, ...] = ()

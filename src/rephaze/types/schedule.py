@@ -132,6 +132,24 @@ class Schedule:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class PassSchedule:
+    """One pass of one layer of a model, as a plan runs it on its chip."""
+
+    model: str
+    layer: str
+    """Name of the layer type."""
+    direction: str
+    """``forward`` or ``backward``."""
+    num_layers: int
+    """How many layers of the model are of this type."""
+    tp: int
+    microbatch: int
+    clock_hz: float
+    problem: ScheduleProblem
+    schedule: Schedule
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class ScheduleUsage:
     """How a schedule uses the chip: shares of the cores held and of time the link is busy, and energy."""
 

@@ -69,7 +69,9 @@ def layer_type(
         working_bytes=_larger(
             _peak_bytes(forward, kept={t.name for t in saved}), _peak_bytes(backward, kept=set())
         ),
-        is_sharded=any(op.split is not Split.NONE for graph in (forward, backward) for op in graph.ops),
+        # A vocabulary-parallel embedding has no split operator: every chip looks up all tokens in its own rows.
+        is_sharded=any(op.split is not Split.NONE for graph in (forward, backward) for op in graph.ops)
+        or any(t.num_split_units > 0 for t in parameters),
         saved_input_bytes=total(t.num_bytes for t in saved_inputs),
         parameters=parameters,
         saved=saved,

@@ -29,7 +29,7 @@ def test_every_timed_op_has_one_bar_at_its_start(solved):
         for bar in figure.data
         for name, base, length in zip(bar.y, bar.base, bar.x, strict=True)
     }
-    assert bars == {"<b>mm</b>": (0, 4), "add": (4, 5)}
+    assert bars == {"&lt;b&gt;mm&lt;/b&gt;": (0, 4), "add": (4, 5)}
     assert "9 cycles (optimal" in figure.layout.title.text
 
 

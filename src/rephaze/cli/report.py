@@ -1,0 +1,86 @@
+"""``rephaze report``: a recorded run as one HTML page."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import nullcontext
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from rephaze.cli.output import JsonOption, print_json, stderr, stdout
+from rephaze.errors import RephazeError, RunError
+
+if TYPE_CHECKING:
+    from rephaze.report.search_figures import MarkedChip
+
+REPORT_NAME = "report.html"
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command("report")(report)
+
+
+def report(
+    run: Annotated[Path, typer.Argument(help="The run folder a search wrote to.", metavar="RUN")],
+    out: Annotated[
+        Path | None, typer.Option(help="Page to write; by default report.html in the run.", metavar="FILE.html")
+    ] = None,
+    json_output: JsonOption = False,
+) -> None:
+    """Write a run's page: the answer, its certificate, the designs, the plans, a block's schedule.
+
+    The page holds everything it needs and opens without a network.
+
+    Example:  rephaze report runs/gpt2-xl --out gpt2-xl.html
+    """
+    with nullcontext() if json_output else stderr.status("writing the report"):
+        path = write_report(run, out)
+    if json_output:
+        print_json({"run": str(run), "out": str(path)})
+    else:
+        stdout.print(f"report in {path}", highlight=False, markup=False, soft_wrap=True)
+
+
+def write_report(run: Path, out: Path | None = None, marked: Sequence[MarkedChip] = ()) -> Path:
+    """Write the page of a recorded run, its blocks scheduled again, and return its path.
+
+    Args:
+        run: The run's folder.
+        out: The page; None: ``report.html`` in the folder.
+        marked: Known chips to mark among the designs.
+    """
+    from rephaze.report.search_figures import ExploredDesigns
+    from rephaze.report.search_report import SearchRecords, write_search_report
+    from rephaze.store.run import RunStore
+
+    with RunStore.read(run) as reader:
+        info, result, designs = reader.info(), reader.result(), reader.designs()
+        if result is None:
+            raise RunError(f"{run}: holds no answer yet; finish its search with rephaze search ... --resume")
+        explored = designs and ExploredDesigns(
+            chips=designs[0],
+            area_um2_c=designs[1],
+            area_limit_um2=info.settings.scenario.space.area_limit_um2,
+            evaluations=tuple(reader.evaluations()),
+            bounds=reader.bounds(),
+        )
+        incumbents = reader.incumbents()
+    from rephaze.search.block_schedule import block_schedules
+
+    try:
+        blocks, missing = block_schedules(info.settings, result), ""
+    except RephazeError as error:  # a graph file that has moved since takes nothing from the rest of the page
+        blocks, missing = (), f"The layers could not be read again: {error}"
+    records = SearchRecords(
+        info=info,
+        result=result,
+        explored=explored,
+        incumbents=incumbents,
+        blocks=blocks,
+        blocks_missing=missing,
+        marked=marked,
+    )
+    return write_search_report(out or run / REPORT_NAME, records)

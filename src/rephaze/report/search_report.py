@@ -1,0 +1,271 @@
+"""A search as one self-contained page: the answer, its proof, the designs, the plans, a block's schedule."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from rephaze.report.gantt import gantt_figure
+from rephaze.report.page import (
+    Section,
+    cards,
+    details,
+    figure,
+    heading,
+    paragraph,
+    preformatted,
+    status_line,
+    table,
+    write_page,
+)
+from rephaze.report.search_figures import (
+    MAX_DROPPED,
+    ExploredDesigns,
+    MarkedChip,
+    designs_figure,
+    dropped_designs,
+    fits_picture,
+    progress_figure,
+    stages_figure,
+)
+from rephaze.store.record_json import to_json
+from rephaze.types.run import Incumbent, RunInfo
+from rephaze.types.schedule import PassSchedule
+from rephaze.types.search import Aggregate, ModelPlan, Objective, SearchResult, SearchSettings, SearchStatus
+from rephaze.units import FLOPS_PER_TFLOPS, GB, GHZ, GIB, MIB, S_PER_MS, S_PER_US, UM2_PER_MM2
+
+_UNITS = {
+    Objective.THROUGHPUT: "samples/s",
+    Objective.PER_AREA: "samples/s per mm²",
+    Objective.PER_WATT: "samples/J",
+    Objective.PER_USD: "samples/s per USD",
+}
+_AGGREGATES = {
+    Aggregate.GEOMEAN: "geometric mean",
+    Aggregate.MEAN: "mean",
+    Aggregate.WORST: "worst model by weight",
+}
+_STATUS_TEXT = {
+    SearchStatus.OPTIMAL: "No design of the space does better under this cost model: proven.",
+    SearchStatus.FEASIBLE: "The search ended before the proof was complete.",
+    SearchStatus.INFEASIBLE: "No design of the space can train what was asked for.",
+}
+
+
+@dataclass(frozen=True, eq=False, kw_only=True, slots=True)
+class SearchRecords:
+    """All a page is made of."""
+
+    info: RunInfo
+    result: SearchResult
+    explored: ExploredDesigns | None
+    """None: the designs were not recorded."""
+    incumbents: Sequence[Incumbent]
+    blocks: Sequence[PassSchedule] = ()
+    """Schedules to draw."""
+    blocks_missing: str = ""
+    """Why there are none, if there should be."""
+    marked: Sequence[MarkedChip] = ()
+    """Known chips to mark among the designs."""
+
+
+def write_search_report(path: Path, records: SearchRecords) -> Path:
+    """Write the page of a search and return its path."""
+    settings, result = records.info.settings, records.result
+    lead = (
+        f"Scenario {settings.scenario.name}: {settings.scenario.title}. "
+        f"{settings.scenario.cluster.num_devices:,} chips, global batch "
+        f"{settings.scenario.training.global_batch:,}, searched in {result.search_s:,.1f} s."
+    )
+    title = f"The best chip for {', '.join(settings.models)}"
+    return write_page(path, title=title, lead=lead, sections=search_sections(records))
+
+
+def search_sections(records: SearchRecords) -> list[Section]:
+    """The page's sections, in order."""
+    settings, result = records.info.settings, records.result
+    return [
+        Section(title="The answer", body=_answer(settings, result)),
+        Section(title="The certificate", body=_certificate(result)),
+        Section(title="Designs", body=_designs(records)),
+        Section(title="Plans", body=_plans(result.plans)),
+        Section(title="A block on the chip", body=_blocks(records)),
+        Section(title="Best and bound over time", body=_progress(records)),
+        Section(title="Settings and versions", body=_settings(records.info)),
+    ]
+
+
+def objective_unit(settings: SearchSettings) -> str:
+    """What the objective counts, as an axis is titled."""
+    unit = _UNITS[settings.objective]
+    return unit if len(settings.models) == 1 else f"{unit} ({_AGGREGATES[settings.aggregate]})"
+
+
+def _answer(settings: SearchSettings, result: SearchResult) -> str:
+    text = _STATUS_TEXT[result.status]
+    if result.reason:
+        text += f" Reason: {result.reason}."
+    body = status_line(result.status, text)
+    if result.chip is None:
+        return body
+    chip, limit_um2 = result.chip, settings.scenario.space.area_limit_um2
+    unit = objective_unit(settings)
+    gap = "none" if result.gap == 0 else f"{result.gap:.3%}"
+    body += cards(
+        [
+            (f"{result.objective:,.5g}", unit),
+            (f"{result.bound:,.5g}", "bound: nothing does better"),
+            (gap, "gap between them"),
+            (f"{result.area_um2 / UM2_PER_MM2:,.1f} mm²", f"area, {result.area_um2 / limit_um2:.1%} of the limit"),
+        ]
+    )
+    body += heading("The chip")
+    return body + cards(
+        [
+            (
+                f"{chip.num_tensor_cores:,} of {chip.tensor_width}x{chip.tensor_depth}",
+                f"tensor cores, {chip.peak_flops_per_s / FLOPS_PER_TFLOPS:,.4g} TFLOP/s",
+            ),
+            (f"{chip.num_vector_cores:,} of {chip.vector_lanes:,}", "vector cores and their lanes"),
+            (f"{chip.global_buffer_bytes / MIB:,.4g} MiB", "global buffer"),
+            (
+                f"{chip.hbm_bytes / GIB:,.4g} GiB",
+                f"HBM in {chip.num_hbm_stacks} stacks, {chip.hbm_bytes_per_s / GB:,.0f} GB/s",
+            ),
+            (f"{chip.clock_hz / GHZ:,.3g} GHz", "clock"),
+        ]
+    )
+
+
+def _certificate(result: SearchResult) -> str:
+    proof = result.certificate
+    rows = [("solved exactly", proof.num_solved_exactly), ("no plan fits", proof.num_infeasible)]
+    rows += [(f"dropped by bound: {name}", count) for name, count in proof.num_dropped_by_bound.items()]
+    num_left = proof.num_designs - sum(count for _, count in rows)
+    if num_left:
+        rows.append(("left when the search stopped", num_left))
+    rows.append(("designs of the space", proof.num_designs))
+    total = max(proof.num_designs, 1)
+    body = paragraph("Where every design of the space went; each is counted once.")
+    body += table(
+        ["designs", "number", "share"], [[name, f"{count:,}", f"{count / total:.2%}"] for name, count in rows]
+    )
+    if result.chip is None:
+        return body
+    body += heading("Near the best")
+    body += table(
+        ["within", "at least", "at most"],
+        [[name, f"{least:,}", f"{most:,}"] for name, (least, most) in proof.num_within.items()],
+    )
+    body += paragraph("At most: designs that were not solved count by their bound.", "note")
+    return body + heading("What holds the winner back") + paragraph(f"{proof.binding}.")
+
+
+def _designs(records: SearchRecords) -> str:
+    explored, settings = records.explored, records.info.settings
+    if explored is None or not len(explored.chips):
+        return paragraph("The run holds no designs.")
+    dropped = dropped_designs(explored)
+    solved = sum(item.is_exact and item.objective > 0 for item in explored.evaluations)
+    unseen = len(explored.chips) - solved - min(len(dropped), MAX_DROPPED)
+    note = (
+        f"{solved:,} designs solved exactly and {min(len(dropped), MAX_DROPPED):,} dropped ones at their upper "
+        f"bound. Not drawn: {unseen:,} designs that no plan fits, that a cheaper bound settled, or that are past "
+        f"the {MAX_DROPPED:,} best bounds"
+        + (" or were not reached." if records.result.status is SearchStatus.FEASIBLE else ".")
+    )
+    left_out = [chip.name for chip in records.marked if not fits_picture(chip, explored.area_limit_um2)]
+    if left_out:
+        note += f" Known chips outside the picture: {', '.join(left_out)}."
+    if not solved and not dropped and not records.marked:
+        return paragraph(f"None of the {len(explored.chips):,} designs has a plan to show.")
+    plot = designs_figure(explored, records.result, objective_unit(settings), records.marked)
+    return figure(plot) + paragraph(note, "note")
+
+
+def _plans(plans: Sequence[ModelPlan]) -> str:
+    if not plans:
+        return paragraph("There is no plan.")
+    header = ["model", "samples/s", "batch (ms)", "tp", "dp", "pp", "microbatch", "recompute", "HBM (GiB)"]
+    header.append("J/sample")
+    rows = [
+        [
+            plan.model,
+            f"{plan.samples_per_s:,.5g}",
+            f"{plan.batch_s / S_PER_MS:,.5g}",
+            *(f"{number:,}" for number in (plan.tp, plan.dp, plan.pp, plan.microbatch)),
+            plan.recompute,
+            f"{plan.hbm_bytes / GIB:,.4g}",
+            f"{plan.energy_per_sample_j:,.4g}",
+        ]
+        for plan in plans
+    ]
+    return table(header, rows) + "".join(_stages(plan) for plan in plans)
+
+
+def _stages(plan: ModelPlan) -> str:
+    header = ["stage", "first layer", "last layer", "layers", "chips", "load (ms)", "memory (GiB)", "recompute"]
+    rows = [
+        [
+            str(number),
+            stage.first_layer,
+            stage.last_layer,
+            f"{stage.num_layers:,}",
+            f"{stage.num_devices:,}",
+            f"{stage.load_s / S_PER_MS:,.4g}",
+            f"{stage.memory_bytes / GIB:,.4g}",
+            stage.recompute,
+        ]
+        for number, stage in enumerate(plan.stages, start=1)
+    ]
+    return (
+        heading(f"{plan.model}: stages")
+        + figure(stages_figure(plan))
+        + details(f"Stages of {plan.model} as a table", table(header, rows))
+    )
+
+
+def _blocks(records: SearchRecords) -> str:
+    if not records.blocks:
+        return paragraph(records.blocks_missing or "There is no chip to schedule a block on.")
+    body = paragraph(
+        "The most repeated layer of each model as the chip runs it: a bar per operator, hatched where it takes "
+        "all cores of its engine."
+    )
+    for one in records.blocks:
+        name = f"{one.model}: {one.layer}, {one.direction}"
+        if not one.schedule.starts:
+            body += heading(name) + paragraph(f"No schedule: {one.schedule.reason}.")
+            continue
+        time_us = one.schedule.makespan_cycles / one.clock_hz / S_PER_US
+        text = f"{time_us:,.1f} µs; microbatch {one.microbatch}, tp {one.tp}, {one.num_layers} such layers"
+        body += heading(name) + paragraph(text, "note")
+        body += figure(gantt_figure(one.direction, one.problem, one.schedule))
+    return body
+
+
+def _progress(records: SearchRecords) -> str:
+    if not records.incumbents or not math.isfinite(records.result.bound):
+        return paragraph("No answer was recorded on the way.")
+    unit = objective_unit(records.info.settings)
+    body = figure(progress_figure(records.incumbents, records.result, unit))
+    if records.info.num_sessions > 1:
+        body += paragraph(f"{records.info.num_sessions} sessions, end to end.", "note")
+    return body
+
+
+def _settings(info: RunInfo) -> str:
+    seen = f"Made {info.created_at}, last written {info.updated_at}, {info.num_sessions} session(s)."
+    versions = info.versions
+    rows = [["rephaze", versions.rephaze], ["estimator", versions.estimator], ["Python", versions.python]]
+    rows += [[name, version] for name, version in sorted(versions.packages.items())]
+    rows += [[f"digest of {name}", digest] for name, digest in sorted(versions.input_digests.items())]
+    settings = json.dumps(to_json(info.settings), indent=2, ensure_ascii=False)
+    return (
+        paragraph(seen)
+        + details("All settings, fully resolved", preformatted(settings))
+        + details("Versions", table(["what", "version"], rows))
+    )

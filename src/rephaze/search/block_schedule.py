@@ -1,0 +1,117 @@
+"""The schedules behind a plan's layer times, derived again for people to look at."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from dataclasses import replace
+
+from rephaze.schedule.solve import LayerSchedule
+from rephaze.search.evaluator import SpaceEvaluator
+from rephaze.search.exact import ChipSolver
+from rephaze.search.work import ModelWork
+from rephaze.types.chip import Chip
+from rephaze.types.latency import IMPOSSIBLE_CYCLES, LatencyTable
+from rephaze.types.schedule import (
+    Exclusion,
+    Mode,
+    PassSchedule,
+    Schedule,
+    ScheduledOp,
+    ScheduleOp,
+    ScheduleProblem,
+    ScheduleStatus,
+)
+from rephaze.types.search import ModelPlan, SearchResult, SearchSettings
+
+DIRECTIONS = ("forward", "backward")
+
+
+def block_schedules(settings: SearchSettings, result: SearchResult) -> tuple[PassSchedule, ...]:
+    """Forward and backward pass of each model's most repeated layer type on the winning chip; none without one.
+
+    A model's layers are estimated and scheduled as the search did, at the degree and the microbatch size of its
+    plan. A model given as a file is read again: ``RephazeError`` if it is gone.
+    """
+    if result.chip is None:
+        return ()
+    return tuple(one for plan in result.plans for one in _of_model(settings, result.chip, plan))
+
+
+def _of_model(settings: SearchSettings, chip: Chip, plan: ModelPlan) -> list[PassSchedule]:
+    # Only the plan's own degree and size: preparing the others would take most of the time.
+    training = replace(settings.scenario.training, tp_degrees=(plan.tp,), microbatches=(plan.microbatch,))
+    scenario = replace(settings.scenario, training=training)
+    evaluator = SpaceEvaluator(replace(settings, models=(plan.model,), weights=(1.0,), scenario=scenario))
+    work, solver = evaluator.works[0], evaluator.chip_solver(chip)
+    kind, num_layers = Counter(work.layer_type_of).most_common(1)[0]
+    found = []
+    for direction, name in enumerate(DIRECTIONS):
+        problem, schedule = _pass(work, solver, plan, kind, direction)
+        found.append(
+            PassSchedule(
+                model=plan.model,
+                layer=work.graphs[plan.tp].layer_types[kind].name,
+                direction=name,
+                num_layers=num_layers,
+                tp=plan.tp,
+                microbatch=plan.microbatch,
+                clock_hz=chip.clock_hz,
+                problem=problem,
+                schedule=schedule,
+            )
+        )
+    return found
+
+
+def _pass(
+    work: ModelWork, solver: ChipSolver, plan: ModelPlan, kind: int, direction: int
+) -> tuple[ScheduleProblem, Schedule]:
+    began = time.perf_counter()
+    one_pass = work.passes[plan.tp][kind][direction]
+    table = solver.pass_table(work, plan.tp, plan.microbatch, kind, direction)
+    found = solver.schedule(one_pass, table)
+    problem = _problem(table, one_pass.graph.edges, solver.chip, solver.exclusion)
+    return problem, _schedule(table, found, time.perf_counter() - began)
+
+
+def _problem(
+    table: LatencyTable, edges: tuple[tuple[int, int], ...], chip: Chip, exclusion: Exclusion
+) -> ScheduleProblem:
+    return ScheduleProblem(
+        num_tensor_cores=chip.num_tensor_cores,
+        num_vector_cores=chip.num_vector_cores,
+        ops=tuple(
+            ScheduleOp(
+                name=name,
+                engine=engine,
+                one_core_cycles=min(int(table.one_core_cycles_oc[o, 0]), IMPOSSIBLE_CYCLES),
+                all_cores_cycles=min(int(table.all_cores_cycles_oc[o, 0]), IMPOSSIBLE_CYCLES),
+                one_core_hbm_share=float(table.one_core_hbm_share_oc[o, 0]),
+                all_cores_hbm_share=float(table.all_cores_hbm_share_oc[o, 0]),
+                one_core_buffer_share=float(table.one_core_buffer_share_oc[o, 0]),
+                all_cores_buffer_share=float(table.all_cores_buffer_share_oc[o, 0]),
+                one_core_j=float(table.one_core_j_oc[o, 0]),
+                all_cores_j=float(table.all_cores_j_oc[o, 0]),
+            )
+            for o, (name, engine) in enumerate(zip(table.op_names, table.engines, strict=True))
+        ),
+        edges=edges,
+        all_cores_excludes=exclusion,
+    )
+
+
+def _schedule(table: LatencyTable, found: LayerSchedule, solve_s: float) -> Schedule:
+    is_feasible = found.status is not ScheduleStatus.INFEASIBLE
+    modes = tuple(Mode)
+    starts = zip(table.op_names, found.start_cycles_o.tolist(), found.mode_o.tolist(), strict=True)
+    return Schedule(
+        status=found.status,
+        makespan_cycles=found.makespan_cycles,
+        bound_cycles=found.bound_cycles,
+        starts=tuple(ScheduledOp(op=op, start_cycles=start, mode=modes[mode]) for op, start, mode in starts)
+        if is_feasible
+        else (),
+        solve_s=solve_s,
+        reason="" if is_feasible else f"op {table.op_names[found.impossible_op]!r} can run in no mode",
+    )
