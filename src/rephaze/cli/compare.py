@@ -187,7 +187,7 @@ def _print(found: Comparison) -> None:
     models = found.settings.models
     unit = "samples/s" if found.settings.objective == "throughput" else str(found.settings.objective)
     title = unit if len(models) == 1 else f"{found.settings.aggregate} {unit}"
-    table = Table(box=None, pad_edge=False, header_style="bold")
+    table = Table(box=None, pad_edge=False, collapse_padding=True, header_style="bold")
     table.add_column("baseline", no_wrap=True)
     for name in (title, "vs expert", "vs searched", "chips", "s"):
         table.add_column(name, justify="right")
@@ -205,9 +205,7 @@ def _print(found: Comparison) -> None:
         )
     stdout.print(f"[bold]{escape(', '.join(models))}[/], scenario {found.settings.scenario.name}", highlight=False)
     stdout.print(table)
-    stdout.print(
-        "  vs: over tpuv4 with the expert plan, and with the searched plan; chips: looked at", highlight=False
-    )
+    stdout.print("  vs: over tpuv4 with the expert and the searched plan; chips: looked at", highlight=False)
     for one in found.baselines:
         if one.note:
             stdout.print(f"  {one.name}: {one.note}", highlight=False, markup=False)

@@ -80,7 +80,15 @@ def write_comparison_html(path: Path, comparison: Comparison) -> Path:
     return write_page(path, title="rephaze compare", lead=lead, sections=sections)
 
 
-_HEADER = ("baseline", "objective", "over first", "over second", "chips looked at", "seconds", "note")
+_HEADER = (
+    "baseline",
+    "objective",
+    "over tpuv4, expert plan",
+    "over tpuv4, searched plan",
+    "chips looked at",
+    "seconds",
+    "note",
+)
 
 
 def _row(one: Baseline, comparison: Comparison) -> tuple[str, ...]:

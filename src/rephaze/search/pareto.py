@@ -95,7 +95,7 @@ def _point(evaluator: SpaceEvaluator, settings: SearchSettings, item: Evaluation
     census = evaluator.census
     one = census.chips.take(np.array([item.design]))
     hbm_bytes = max(plan.hbm_bytes for plan in item.plans)
-    # Cost at the 7 nm of the corrected model, whatever model limits the area, as the search's objective has it.
+    # Cost at the 7 nm of the corrected model, whatever model limits the area, with the memory the plans need.
     area_um2_c = chip_area(one, AreaModel.CORRECTED).total_um2_c
     cost = chip_cost(area_um2_c, np.array([hbm_bytes], dtype=np.int64))
     energies = np.array([plan.energy_per_sample_j for plan in item.plans])[:, None]

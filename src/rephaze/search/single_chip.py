@@ -24,8 +24,8 @@ class ChipMetric(StrEnum):
 
     LATENCY = "latency"
     """Seconds of all layers, one after the other."""
-    ENERGY_DELAY = "energy-delay"
-    """Joules times seconds."""
+    ENERGY_DELAY = "EDP"
+    """Energy-delay product: joules times seconds."""
 
 
 def single_chip_cost(evaluator: SpaceEvaluator, solver: ChipSolver, metric: ChipMetric) -> float:
