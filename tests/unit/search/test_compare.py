@@ -160,9 +160,8 @@ def test_the_chips_between_change_one_cause_at_a_time():
     )
 
 
-@pytest.mark.parametrize("scenario", ["default", "paper"])
-def test_factors_multiply_to_the_gain_and_the_search_is_best(request, scenario):
-    settings = request.getfixturevalue(scenario).settings
+def test_factors_multiply_to_the_gain_and_the_search_is_best(paper):
+    settings = paper.settings
     found = compare_baselines(settings, budget=3)
     by_name = {one.name: one for one in found.baselines}
     assert found.status == "optimal"
