@@ -197,19 +197,20 @@ def _print(settings: SearchSettings, result: SearchResult, out: Path | None) -> 
         highlight=False,
     )
     table = Table(box=None, pad_edge=False, header_style="bold")
-    for name in (
+    headings = (
         "model",
         "samples/s",
-        "batch ms",
+        "batch\nms",
         "tp",
         "dp",
         "pp",
-        "microbatch",
-        "recompute",
-        "HBM GiB",
-        "J/sample",
-    ):
-        table.add_column(name, justify="left" if name == "model" else "right")
+        "micro\nbatch",
+        "replay",
+        "GiB used",
+        "J a\nsample",
+    )
+    for name in headings:
+        table.add_column(name, justify="left" if name == "model" else "right", no_wrap=True)
     for plan in result.plans:
         table.add_row(
             plan.model,

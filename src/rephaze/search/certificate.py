@@ -8,7 +8,8 @@ from numpy.typing import NDArray
 from rephaze.hardware.area import chip_area
 from rephaze.hardware.template import build_chips
 from rephaze.search.engine import EngineOutcome
-from rephaze.search.evaluator import SpaceEvaluator
+from rephaze.search.evaluator import MAPPED, SOLVED, SpaceEvaluator
+from rephaze.types.run import NOT_REMOVED, BoundTable
 from rephaze.types.search import Certificate
 from rephaze.types.space import DesignSpace
 
@@ -54,6 +55,30 @@ def certify(evaluator: SpaceEvaluator, outcome: EngineOutcome, coarse_d: Floats)
         num_infeasible=no_plan,
         num_within=_within(outcome, coarse_d[is_unrefined], np.array(refined_only)),
         binding="" if outcome.incumbent is None else binding_of(evaluator, outcome.incumbent.design),
+    )
+
+
+def bound_table(outcome: EngineOutcome, coarse_d: Floats) -> BoundTable:
+    """The last bound of every design, and which bound removed it, for the run store."""
+    names = (DEVICE_TIME, LAYER_BOUNDS, MAPPED, SOLVED)
+    bound_d = coarse_d.copy()
+    removed_by_d = np.zeros(len(coarse_d), dtype=np.int16)
+    for design, bound in outcome.refined.items():
+        bound_d[design], removed_by_d[design] = bound, 1
+    for design, item in outcome.evaluations.items():
+        bound_d[design] = item.bound
+        removed_by_d[design] = NOT_REMOVED if item.is_exact else names.index(item.dropped_by)
+    if not outcome.is_complete:
+        # Stopped early: designs that no evaluation settled are still open.
+        settled = np.zeros(len(coarse_d), dtype=np.bool_)
+        settled[list(outcome.evaluations)] = True
+        removed_by_d[~settled] = NOT_REMOVED
+    return BoundTable(
+        model=None,
+        names=names,
+        design_c=np.arange(len(coarse_d), dtype=np.int64),
+        bound_c=bound_d,
+        removed_by_c=removed_by_d,
     )
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from rephaze.search.certificate import certify
+from rephaze.search.certificate import bound_table, certify
 from rephaze.search.engine import EngineOutcome, EngineProgress, run_best_first
 from rephaze.search.evaluator import SpaceEvaluator
 from rephaze.search.workers import Workers, start_workers
@@ -133,6 +133,7 @@ class _Search:
         )
         result = self._result(outcome, coarse)
         if self.store is not None:
+            self.store.record_bounds(bound_table(outcome, coarse))
             self.store.record_result(result)
         return result
 
