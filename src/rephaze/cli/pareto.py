@@ -33,9 +33,9 @@ def pareto(
 ) -> None:
     """Show the designs of a run that nothing beats in throughput, area, energy and cost, and the best per area.
 
-    Only designs the search solved exactly are shown: those dropped by a bound were never solved, so the front is
-    sure at its fast end and may lack designs elsewhere. A point is proven if no design of its area or less,
-    solved or not, can be faster. A run made with --exhaustive has the whole front.
+    Only designs the search solved exactly are shown: those dropped by a bound were never solved, so the front of a
+    finished search is sure at its fast end and may lack designs elsewhere. A point is proven if no design of its
+    area or less, solved or not, can be faster. A run made with --exhaustive has the whole front.
 
     Example:  rephaze search gpt2-xl --out run1 && rephaze pareto run1
     """
