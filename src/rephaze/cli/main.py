@@ -22,6 +22,7 @@ from rephaze.cli import (
     schedule,
     search,
     space,
+    verify,
 )
 from rephaze.cli.output import ExitCode, stderr
 from rephaze.errors import RephazeError
@@ -48,6 +49,7 @@ _COMMANDS: tuple[ModuleType, ...] = (
     place,
     evaluate,
     search,
+    verify,
     export,
 )
 for module in _COMMANDS:
