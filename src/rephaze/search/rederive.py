@@ -144,7 +144,7 @@ def _wrong_schedules(problem: ScheduleProblem, found: Schedule, second: Schedule
     yield from find_violations(problem, found)
     yield from (f"second solver: {what}" for what in find_violations(problem, second))
     if second.bound_cycles > found.makespan_cycles:
-        yield f"another solver proves {second.bound_cycles} cycles at least, the schedule has {found.makespan_cycles}"
+        yield f"another solver proves {second.bound_cycles} cycles, the schedule has {found.makespan_cycles}"
     if second.makespan_cycles < found.bound_cycles:
         yield f"another solver finds {second.makespan_cycles} cycles, below the bound {found.bound_cycles}"
 
@@ -192,7 +192,7 @@ def recorded_plan(problem: PlacementProblem, plan: ModelPlan) -> Plan:
 def plan_energy_j(
     work: ModelWork, plan: ModelPlan, passes: list[tuple[DerivedPass, DerivedPass]], idle_w: float
 ) -> float:
-    """Energy of one sample: every layer of the plan on every chip of its group, replays and idle power included."""
+    """Energy of one sample: every layer on every chip of its group, replays and idle power included."""
     graph, scenario = work.graphs[plan.tp], work.scenario
     modes = [stage.recompute for stage in plan.stages for _ in range(stage.num_layers)]
     parts = []

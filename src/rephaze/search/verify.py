@@ -113,7 +113,7 @@ class _RunCheck:
         model = self.evaluator.model
         now = current_versions(f"{model.name}/{model.version}").estimator
         if now != self.info.versions.estimator:
-            yield f"the run was made by estimator {self.info.versions.estimator}, this is {now}: numbers may differ"
+            yield f"made by estimator {self.info.versions.estimator}, this is {now}: numbers may differ"
 
     def wrong_designs(self, stored: tuple[object, Floats] | None) -> Wrong:
         census = self.evaluator.census
@@ -146,8 +146,9 @@ class _RunCheck:
             return
         if result.chip != self.evaluator.census.chips.chip(result.design):
             yield f"the chip is not design {result.design} of the space"
-        if _differs(self._objective_of_plans(result.design, result.plans), result.objective):
-            yield f"the plans give {self._objective_of_plans(result.design, result.plans):.9g}, not {result.objective:.9g}"
+        given = self._objective_of_plans(result.design, result.plans)
+        if _differs(given, result.objective):
+            yield f"the plans give {given:.9g}, not {result.objective:.9g}"
         if _differs(1 + result.gap, max(result.bound, result.objective) / result.objective):
             yield f"gap {result.gap:.3g}, but bound {result.bound:.9g}"
         if result.status is SearchStatus.OPTIMAL and (result.gap or result.bound != result.objective):
