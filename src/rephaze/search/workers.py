@@ -10,7 +10,8 @@ import os
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Executor, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
-from multiprocessing import get_context
+from multiprocessing import get_context, parent_process
+from threading import Thread
 from typing import Protocol
 
 import numpy as np
@@ -118,7 +119,16 @@ def _start(settings: SearchSettings) -> None:
 
     # Ctrl-C is the driver's to handle; it then ends the pool.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    Thread(target=_end_with_the_driver, daemon=True).start()
     _evaluator = SpaceEvaluator(settings)
+
+
+def _end_with_the_driver() -> None:
+    """End this process when the driver is gone: a pool's worker would wait for work for ever."""
+    driver = parent_process()
+    assert driver is not None
+    driver.join()
+    os._exit(1)
 
 
 def _unit_bounds(designs: list[int]) -> list[Floats]:
