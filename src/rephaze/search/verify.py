@@ -27,9 +27,9 @@ from rephaze.search.engine import RELATIVE_SLACK
 from rephaze.search.evaluator import SpaceEvaluator
 from rephaze.search.objective import combine
 from rephaze.search.rederive import WinnerCheck, plan_energy_j, recorded_plan, timed_problem
+from rephaze.search.run import graph_digests
 from rephaze.search.work import ModelWork
 from rephaze.store.run import RunStore
-from rephaze.store.versions import current_versions
 from rephaze.types.chip import chip_table
 from rephaze.types.run import RunInfo
 from rephaze.types.search import Evaluation, ModelPlan, SearchResult, SearchStatus
@@ -105,15 +105,21 @@ class _RunCheck:
     ) -> None:
         self.info, self.settings, self.result, self.evaluator = info, info.settings, result, evaluator
         self.evaluations = evaluations
-        self.is_stopped = result.status is SearchStatus.FEASIBLE or result.reason.startswith("stopped")
+        self.is_stopped = result.status in (SearchStatus.FEASIBLE, SearchStatus.UNKNOWN)
         self.ceiling = (result.bound if self.is_stopped else result.objective) * (1 + TOLERANCE)
         """No design may do better."""
 
     def wrong_versions(self) -> Wrong:
         model = self.evaluator.model
-        now = current_versions(f"{model.name}/{model.version}").estimator
-        if now != self.info.versions.estimator:
-            yield f"made by estimator {self.info.versions.estimator}, this is {now}: numbers may differ"
+        made_by, now = self.info.versions, f"{model.name}/{model.version}"
+        if now != made_by.estimator:
+            yield f"made by estimator {made_by.estimator}, this is {now}: numbers may differ"
+        digests = graph_digests(self.settings.models)
+        yield from (
+            f"{name} has changed since"
+            for name, digest in made_by.input_digests.items()
+            if digests[name] != digest
+        )
 
     def wrong_designs(self, stored: tuple[object, Floats] | None) -> Wrong:
         census = self.evaluator.census
