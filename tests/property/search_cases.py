@@ -16,7 +16,9 @@ def tiny_model(name, scenario):
     return str(DATA / f"tiny-{name}-{ATTENTION[scenario]}.json.gz")
 
 
-def small_settings(seed, scenario, models=("gpt",), *, num_choices=2, space=None, training=None, num_devices=None, **search):
+def small_settings(
+    seed, scenario, models=("gpt",), *, num_choices=2, space=None, training=None, num_devices=None, **search
+):
     """Settings of a random space of at most ``2 ** num_choices`` chips around plausible values."""
     rng = random.Random(seed)
     values = {
