@@ -7,6 +7,7 @@ same result with any number of workers.
 from __future__ import annotations
 
 import os
+import signal
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Executor, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
@@ -78,6 +79,14 @@ class LocalProcesses:
         self._pool: Executor = ProcessPoolExecutor(
             num_workers, mp_context=get_context("spawn"), initializer=_start, initargs=(settings,)
         )
+        # A terminal sends Ctrl-C to every process: workers are born with it blocked, since it is the driver's to
+        # handle, and a worker still importing would end with a traceback. One call starts one worker.
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+        try:
+            for _ in range(num_workers):
+                self._pool.submit(_nothing)
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
     def unit_bounds(self, designs: Sequence[int]) -> list[Floats]:
         """As ``SpaceEvaluator.unit_bounds``, split over the workers."""
@@ -115,12 +124,12 @@ def _start(settings: SearchSettings) -> None:
     global _evaluator
     # One thread a worker: the pool is what fills the machine.
     os.environ["NUMBA_NUM_THREADS"] = "1"
-    import signal
-
-    # Ctrl-C is the driver's to handle; it then ends the pool.
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
     Thread(target=_end_with_the_driver, daemon=True).start()
     _evaluator = SpaceEvaluator(settings)
+
+
+def _nothing() -> None:
+    """Work that only starts a worker."""
 
 
 def _end_with_the_driver() -> None:
