@@ -25,6 +25,7 @@ from rephaze.cli import (
     schedule,
     search,
     space,
+    verify,
 )
 from rephaze.cli.output import ExitCode, stderr
 from rephaze.errors import RephazeError
@@ -52,9 +53,10 @@ _COMMANDS: tuple[ModuleType, ...] = (
     evaluate,
     search,
     compare,
-    pareto,
     report,
+    verify,
     export,
+    pareto,
 )
 for module in _COMMANDS:
     module.register(app)

@@ -6,6 +6,7 @@ import signal
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import asdict
+from math import isfinite
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -163,7 +164,7 @@ def _record(result: SearchResult) -> dict[str, Any]:
     return {
         "status": str(result.status),
         "objective": result.objective,
-        "bound": result.bound if result.chip else None,
+        "bound": result.bound if isfinite(result.bound) else None,
         "gap": result.gap if result.chip else None,
         "chip": asdict(result.chip) if result.chip else None,
         "area_um2": result.area_um2,

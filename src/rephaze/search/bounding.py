@@ -44,10 +44,11 @@ def device_time_batch_s(work: ModelWork, chips: ChipTable, has_memory_terms: boo
     per_sample_s = np.zeros(len(chips))
     counts = np.bincount(np.array(graph.layer_type_of), minlength=len(graph.layer_types))
     for count, kind in zip(counts.tolist(), graph.layer_types, strict=True):
+        # At the smallest degree each member of a group does its share, the group together all of it; a layer
+        # that is not sharded may have a stage, and so a device, of its own.
+        members = graph.tp if kind.is_sharded else 1
         for one_pass in (kind.forward, kind.backward):
-            per_sample_s += count * _pass_per_sample_s(one_pass, chips, has_memory_terms)
-    # At the smallest degree each member of a group does its share; the group together does all of it.
-    per_sample_s *= min(work.tp_degrees)
+            per_sample_s += count * members * _pass_per_sample_s(one_pass, chips, has_memory_terms)
     return per_sample_s * scenario.training.global_batch / scenario.cluster.num_devices
 
 

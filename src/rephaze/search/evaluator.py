@@ -52,6 +52,7 @@ class SpaceEvaluator:
         self.model = cost_model(scenario.estimate_model)
         self.exclusion = Exclusion(scenario.all_cores_excludes)
         self._gemm_memo, self._schedule_memo = GemmMemo(), ScheduleMemo()
+        self._least_j: dict[str, Floats] = {}
 
     @cached_property
     def energy(self) -> AccessEnergy:
@@ -128,7 +129,9 @@ class SpaceEvaluator:
         return combine(value_mc, self.settings.weights, self.settings.aggregate)
 
     def _least_energy_j(self, work: ModelWork) -> Floats:
-        return least_energy_per_sample_j(work, self.census.chips, self.energy)
+        if work.name not in self._least_j:
+            self._least_j[work.name] = least_energy_per_sample_j(work, self.census.chips, self.energy)
+        return self._least_j[work.name]
 
     @cached_property
     def value_factor(self) -> Floats:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import math
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -20,6 +21,7 @@ from rephaze.store.run import RunStore
 from rephaze.store.versions import current_versions
 from rephaze.types.run import Incumbent
 from rephaze.types.search import Evaluation, SearchResult, SearchSettings, SearchStatus
+from rephaze.workload.zoo import ZOO_NAMES
 
 Floats = NDArray[np.float64]
 
@@ -87,13 +89,18 @@ def _open(
     if folder is None:
         return None
     model = evaluator.model
-    versions = current_versions(f"{model.name}/{model.version}")
+    versions = current_versions(f"{model.name}/{model.version}", graph_digests(settings.models))
     if resume and is_run(folder):
         store = RunStore.resume(folder, settings, versions)
     else:
         store = RunStore.create(folder, settings, versions)
     store.record_designs(evaluator.census.chips, evaluator.census.area_um2_c)
     return store
+
+
+def graph_digests(models: Sequence[str]) -> dict[str, str]:
+    """SHA-256 of every graph file among the models: a run goes on only with the files it began with."""
+    return {name: hashlib.sha256(Path(name).read_bytes()).hexdigest() for name in models if name not in ZOO_NAMES}
 
 
 class _Search:
@@ -196,7 +203,7 @@ class _Search:
         best = outcome.incumbent
         certificate = certify(self.evaluator, outcome, coarse)
         if best is None:
-            status = SearchStatus.INFEASIBLE if outcome.is_complete else SearchStatus.FEASIBLE
+            status = SearchStatus.INFEASIBLE if outcome.is_complete else SearchStatus.UNKNOWN
             return SearchResult(
                 status=status,
                 objective=0.0,

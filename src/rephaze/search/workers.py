@@ -6,10 +6,13 @@ same result with any number of workers.
 
 from __future__ import annotations
 
+import os
+import signal
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Executor, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
-from multiprocessing import get_context
+from multiprocessing import get_context, parent_process
+from threading import Thread
 from typing import Protocol
 
 import numpy as np
@@ -77,8 +80,15 @@ class LocalProcesses:
         self._pool: Executor = ProcessPoolExecutor(
             num_workers, mp_context=get_context("spawn"), initializer=_start, initargs=(settings,)
         )
-        # Each worker compiles (or loads) other kernels; all find the rest in the cache afterwards.
-        list(self._pool.map(_warm, range(len(WARM_UPS))))
+        # A terminal sends Ctrl-C to every process: workers are born with it blocked, since it is the driver's to
+        # handle, and a worker still importing would end with a traceback. One call starts one worker.
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+        try:
+            # Each worker compiles (or loads) other kernels; all find the rest in the cache afterwards.
+            for number in range(num_workers):
+                self._pool.submit(_warm, number % len(WARM_UPS))
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
     def unit_bounds(self, designs: Sequence[int]) -> list[Floats]:
         """As ``SpaceEvaluator.unit_bounds``, split over the workers."""
@@ -114,16 +124,21 @@ _evaluator: SpaceEvaluator | None = None
 
 def _start(settings: SearchSettings) -> None:
     global _evaluator
-    import signal
-
     use_one_thread()
-    # Ctrl-C is the driver's to handle; it then ends the pool.
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    Thread(target=_end_with_the_driver, daemon=True).start()
     _evaluator = SpaceEvaluator(settings)
 
 
 def _warm(number: int) -> None:
     WARM_UPS[number]()
+
+
+def _end_with_the_driver() -> None:
+    """End this process when the driver is gone: a pool's worker would wait for work for ever."""
+    driver = parent_process()
+    assert driver is not None
+    driver.join()
+    os._exit(1)
 
 
 def _unit_bounds(designs: list[int]) -> list[Floats]:

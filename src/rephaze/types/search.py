@@ -36,6 +36,9 @@ class SearchStatus(StrEnum):
     OPTIMAL = "optimal"
     FEASIBLE = "feasible"
     INFEASIBLE = "infeasible"
+    """Proven: no design of the space has a plan for every model."""
+    UNKNOWN = "unknown"
+    """Stopped before a plan was found: nothing is proven but the bound."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

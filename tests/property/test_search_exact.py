@@ -1,0 +1,119 @@
+"""The pruned search equals exhaustive search on small spaces, and every bound it uses is one."""
+
+import importlib.util
+import math
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from rephaze.estimate.gemm_costs import GemmMemo
+from rephaze.schedule.solve import ScheduleMemo
+from rephaze.search import evaluator as evaluator_module
+from rephaze.search.bounding import device_time_batch_s
+from rephaze.search.evaluator import SpaceEvaluator
+from rephaze.search.run import run_search
+from rephaze.types.search import Aggregate, Objective
+
+_spec = importlib.util.spec_from_file_location("search_cases", Path(__file__).with_name("search_cases.py"))
+search_cases = importlib.util.module_from_spec(_spec)
+_spec.loader.exec_module(search_cases)
+small_settings = search_cases.small_settings
+
+ROUNDING = 1 + 1e-9
+seeds = st.integers(0, 10**6)
+scenarios = st.sampled_from(["default", "paper"])
+objectives = st.sampled_from(list(Objective))
+
+
+@pytest.fixture(autouse=True, scope="module")
+def shared_memos():
+    """Cases share chips and operators: mapping and scheduling each once keeps the tests quick."""
+    gemms, schedules = GemmMemo(), ScheduleMemo()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(evaluator_module, "GemmMemo", lambda: gemms)
+        patch.setattr(evaluator_module, "ScheduleMemo", lambda: schedules)
+        yield
+
+
+def same_answer(found, want):
+    assert (found.status, found.design, found.chip) == (want.status, want.design, want.chip)
+    assert (found.objective, found.bound, found.gap) == (want.objective, want.bound, want.gap)
+    assert found.plans == want.plans
+
+
+def accounted(certificate):
+    return (
+        certificate.num_solved_exactly
+        + certificate.num_infeasible
+        + sum(certificate.num_dropped_by_bound.values())
+    )
+
+
+def check_pruned_equals_exhaustive(asked):
+    found = run_search(asked)
+    want = run_search(replace(asked, exhaustive=True))
+    same_answer(found, want)
+    assert want.certificate.num_dropped_by_bound == {"device time": 0, "layer bounds": 0}
+    assert accounted(found.certificate) == accounted(want.certificate) == found.certificate.num_designs
+    for name, (least, most) in found.certificate.num_within.items():
+        exactly, also = want.certificate.num_within[name]
+        assert exactly == also
+        assert least <= exactly <= most
+
+
+@given(seed=seeds, scenario=scenarios, objective=objectives)
+@settings(max_examples=8, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+def test_one_model(seed, scenario, objective):
+    check_pruned_equals_exhaustive(small_settings(seed, scenario, objective=objective))
+
+
+@given(seed=seeds, scenario=scenarios, objective=objectives, aggregate=st.sampled_from(list(Aggregate)))
+@settings(max_examples=5, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+def test_two_models(seed, scenario, objective, aggregate):
+    asked = small_settings(
+        seed, scenario, ("gpt", "llama"), objective=objective, aggregate=aggregate, weights=[1.0, 2.5]
+    )
+    check_pruned_equals_exhaustive(asked)
+
+
+@given(seed=seeds, scenario=scenarios, objective=objectives)
+@settings(max_examples=8, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+def test_each_bound_is_above_the_next_and_the_truth(seed, scenario, objective):
+    space = SpaceEvaluator(small_settings(seed, scenario, num_choices=1, objective=objective))
+    work, designs = space.works[0], range(space.census.num_designs)
+    bounds = space.unit_bounds(designs)
+    coarse, refined = space.coarse(), space.refined(designs, bounds)
+    for design in designs:
+        solver, memory = space.solver(design), space.memory_options(design)[-1]
+        best = 0.0
+        for u, unit in enumerate(work.units):
+            answer = solver.solve(work, unit, memory, math.inf)
+            mapped_s = solver.bound_batch_s(work, unit, memory)
+            assert max(bounds[0][u, design], mapped_s) <= answer.bound_s * ROUNDING
+            assert answer.bound_s <= answer.batch_s
+            value = space.value_of(design, answer.batch_s, answer.energy_per_sample_j)
+            assert space.bound_of(design, work, mapped_s) * ROUNDING >= value
+            best = max(best, value)
+            if answer.plan is not None:
+                priced = solver.priced(work, unit, memory, answer.plan)
+                assert priced.fits
+                assert priced.batch_s == pytest.approx(answer.batch_s, rel=1e-9)
+        assert refined[design] * ROUNDING >= best
+        assert coarse[design] * ROUNDING >= best
+        found = space.evaluate(design, [batch_s_uc[:, design] for batch_s_uc in bounds], -math.inf)
+        assert found.is_exact
+        assert max(found.objective, 0.0) == pytest.approx(best, rel=1e-9)
+
+
+@pytest.mark.parametrize("degree", [2, 4])
+def test_layers_that_are_not_sharded_count_once_in_the_device_time(degree):
+    # The tiny GPT's head is whole on one device at any degree, and no multiply is done twice.
+    whole, sharded = (
+        SpaceEvaluator(small_settings(0, "paper", training={"tp_degrees": [tp]})) for tp in (1, degree)
+    )
+    times = [device_time_batch_s(one.works[0], one.census.chips, False) for one in (whole, sharded)]
+    np.testing.assert_allclose(times[1], times[0], rtol=1e-9)
