@@ -67,24 +67,26 @@ def search(
         raise typer.BadParameter("--resume needs --out with the run's folder")
     changes = _changes(objective, aggregate, devices, global_batch, area_limit_mm2, exhaustive)
     settings = resolve_settings(tuple(models or ()), config=config, scenario=scenario, changes=changes)
-    with _interruptible() as is_interrupted, _progress(quiet=json_output) as show:
-        result = run_search(
-            settings,
-            folder=out,
-            resume=resume,
-            num_workers=workers,
-            time_limit_s=float("inf") if time_limit is None else time_limit,
-            on_progress=show,
-            should_stop=is_interrupted,
-        )
-    if json_output:
-        report = _write_report(out, quiet=True)
-        print_json(_record(result) | {"report": None if report is None else str(report)})
-    else:
-        _print(settings, result, out)
-        report = _write_report(out, quiet=False)
-        if report is not None:
-            stdout.print(f"report in {report}", highlight=False, markup=False, soft_wrap=True)
+    with _interruptible() as is_interrupted:
+        with _progress(quiet=json_output) as show:
+            result = run_search(
+                settings,
+                folder=out,
+                resume=resume,
+                num_workers=workers,
+                time_limit_s=float("inf") if time_limit is None else time_limit,
+                on_progress=show,
+                should_stop=is_interrupted,
+            )
+        # Still under Ctrl-C's handler: pressed a moment too late it must not cost the answer.
+        if json_output:
+            report = _write_report(out, quiet=True)
+            print_json(_record(result) | {"report": None if report is None else str(report)})
+        else:
+            _print(settings, result, out)
+            report = _write_report(out, quiet=False)
+            if report is not None:
+                stdout.print(f"report in {report}", highlight=False, markup=False, soft_wrap=True)
     if result.chip is None:
         raise typer.Exit(ExitCode.INFEASIBLE)
 

@@ -110,7 +110,8 @@ class LocalProcesses:
 
     def close(self) -> None:
         """End the processes; work not begun is given up."""
-        self._pool.shutdown(wait=False, cancel_futures=True)
+        # Python would wait for them at exit anyway, where Ctrl-C is a traceback.
+        self._pool.shutdown(wait=True, cancel_futures=True)
 
 
 def start_workers(settings: SearchSettings, evaluator: SpaceEvaluator, num_workers: int) -> Workers:
