@@ -52,6 +52,7 @@ _STATUS_TEXT = {
     SearchStatus.OPTIMAL: "No design of the space does better under this cost model: proven.",
     SearchStatus.FEASIBLE: "The search ended before the proof was complete.",
     SearchStatus.INFEASIBLE: "No design of the space can train what was asked for.",
+    SearchStatus.UNKNOWN: "The search ended before it had found a plan.",
 }
 
 
@@ -175,7 +176,11 @@ def _designs(records: SearchRecords) -> str:
         f"{solved:,} designs solved exactly and {min(len(dropped), MAX_DROPPED):,} dropped ones at their upper "
         f"bound. Not drawn: {unseen:,} designs that no plan fits, that a cheaper bound settled, or that are past "
         f"the {MAX_DROPPED:,} best bounds"
-        + (" or were not reached." if records.result.status is SearchStatus.FEASIBLE else ".")
+        + (
+            " or were not reached."
+            if records.result.status in (SearchStatus.FEASIBLE, SearchStatus.UNKNOWN)
+            else "."
+        )
     )
     left_out = [chip.name for chip in records.marked if not fits_picture(chip, explored.area_limit_um2)]
     if left_out:
