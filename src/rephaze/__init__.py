@@ -4,4 +4,6 @@ An independent implementation of, and successor to, the system of "Integrated Ha
 Device Placement Search" (ICML 2024).
 """
 
-__all__: list[str] = []
+from rephaze.api import explore, list_models
+
+__all__ = ["explore", "list_models"]

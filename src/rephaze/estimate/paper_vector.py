@@ -38,13 +38,6 @@ def mean_cycles(num_rows: int, row_length: int, lanes: Lanes) -> Floats:
     return num_rows * (np.ceil(row_length / lanes) + paper_lane_cycles("mean"))
 
 
-def binary_backward_cycles(num_larger: int, num_smaller: int, lanes: Lanes, function: str) -> Floats:
-    """Backward of an operator with two inputs: a gradient for each, the smaller one summed."""
-    larger = paper_lane_cycles(f"{function}_backward")
-    smaller = larger + 1 if function == "div" else larger
-    return elementwise_cycles(num_larger, lanes, larger) + elementwise_cycles(num_smaller, lanes, smaller)
-
-
 def work_cycles(function: str, num_elements: int, row_length: int, lanes: Lanes) -> Floats:
     """One recorded vector function; backward functions are named ``..._backward``."""
     if function in _ROW_FUNCTIONS:
