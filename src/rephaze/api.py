@@ -18,6 +18,7 @@ def explore(
     store: str | Path | None = None,
     resume: bool = False,
     num_workers: int = 1,
+    dask: str | None = None,
     time_limit_s: float = math.inf,
 ) -> SearchResult:
     """The best chip and plans for the models, with their certificate.
@@ -33,6 +34,7 @@ def explore(
         store: Folder to record the run in.
         resume: Go on with the run in ``store``.
         num_workers: Processes on this machine.
+        dask: Address of a Dask scheduler (extra ``[dask]``), whose workers are then used instead.
         time_limit_s: After this the best found so far is the answer, with its gap.
     """
     from rephaze.search.config import resolve_settings
@@ -46,6 +48,7 @@ def explore(
         folder=None if store is None else Path(store),
         resume=resume,
         num_workers=num_workers,
+        dask=dask,
         time_limit_s=time_limit_s,
     )
 

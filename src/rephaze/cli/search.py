@@ -48,6 +48,10 @@ def search(
         float | None, typer.Option(help="Seconds; then the incumbent and its gap.", metavar="S")
     ] = None,
     workers: Annotated[int, typer.Option(help="Processes on this machine.")] = 2,
+    dask: Annotated[
+        str | None,
+        typer.Option(help="Work on the cluster of this Dask scheduler instead.", metavar="tcp://HOST:PORT"),
+    ] = None,
     exhaustive: Annotated[
         bool, typer.Option("--exhaustive", help="Solve every design: for small spaces.")
     ] = False,
@@ -74,6 +78,7 @@ def search(
                 folder=out,
                 resume=resume,
                 num_workers=workers,
+                dask=dask,
                 time_limit_s=float("inf") if time_limit is None else time_limit,
                 on_progress=show,
                 should_stop=is_interrupted,

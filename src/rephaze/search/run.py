@@ -52,6 +52,7 @@ def run_search(
     folder: Path | None = None,
     resume: bool = False,
     num_workers: int = 1,
+    dask: str | None = None,
     time_limit_s: float = math.inf,
     on_progress: OnProgress = lambda _progress: None,
     should_stop: Callable[[], bool] = lambda: False,
@@ -62,7 +63,8 @@ def run_search(
         settings: What to search.
         folder: Where the run is recorded; None keeps nothing.
         resume: Go on with the run in ``folder``.
-        num_workers: Processes.
+        num_workers: Processes on this machine.
+        dask: Address of a Dask scheduler, whose workers are then used instead.
         time_limit_s: After this the incumbent and its gap are the answer.
         on_progress: Called now and then; cannot fail the run.
         should_stop: Asked between batches.
@@ -71,7 +73,7 @@ def run_search(
     evaluator = SpaceEvaluator(settings)
     store = _open(folder, resume, settings, evaluator)
     try:
-        workers = start_workers(settings, evaluator, num_workers)
+        workers = start_workers(settings, evaluator, num_workers, dask)
         try:
             return _Search(
                 settings, evaluator, workers, store, began, time_limit_s, on_progress, should_stop

@@ -1,4 +1,4 @@
-"""Who bounds and solves: this process, or a pool of processes on this machine.
+"""Who bounds and solves: this process, a pool of processes on this machine, or a Dask cluster.
 
 The unit of work is a list of designs; answers are plain records in the order asked, so that a search gives the
 same result with any number of workers.
@@ -25,7 +25,7 @@ from rephaze.types.search import Evaluation, SearchSettings
 
 Floats = NDArray[np.float64]
 
-_PIECES_PER_WORKER = 2
+PIECES_PER_WORKER = 2
 
 
 class Workers(Protocol):
@@ -92,7 +92,7 @@ class LocalProcesses:
 
     def unit_bounds(self, designs: Sequence[int]) -> list[Floats]:
         """As ``SpaceEvaluator.unit_bounds``, split over the workers."""
-        pieces = _split(designs, self.num_workers * _PIECES_PER_WORKER)
+        pieces = split_designs(designs, self.num_workers * PIECES_PER_WORKER)
         try:
             found = list(self._pool.map(_unit_bounds, pieces))
         except BrokenProcessPool as error:
@@ -114,8 +114,14 @@ class LocalProcesses:
         self._pool.shutdown(wait=True, cancel_futures=True)
 
 
-def start_workers(settings: SearchSettings, evaluator: SpaceEvaluator, num_workers: int) -> Workers:
-    """Workers for a search: one works in this process."""
+def start_workers(
+    settings: SearchSettings, evaluator: SpaceEvaluator, num_workers: int, dask: str | None = None
+) -> Workers:
+    """Workers for a search: those of a Dask scheduler, or processes here; one works in this process."""
+    if dask is not None:
+        from rephaze.search.dask_workers import DaskWorkers
+
+        return DaskWorkers(settings, dask)
     return InProcess(evaluator) if num_workers <= 1 else LocalProcesses(settings, num_workers)
 
 
@@ -152,7 +158,8 @@ def _evaluate(design: int, bounds: list[Floats], cutoff: float) -> Evaluation:
     return _evaluator.evaluate(design, bounds, cutoff)
 
 
-def _split(designs: Sequence[int], num_pieces: int) -> list[list[int]]:
+def split_designs(designs: Sequence[int], num_pieces: int) -> list[list[int]]:
+    """The designs in order, in at most so many pieces of about the same size."""
     size = max(1, -(-len(designs) // num_pieces))
     return [list(designs[start : start + size]) for start in range(0, len(designs), size)]
 

@@ -1,0 +1,172 @@
+"""What a Dask worker runs: designs in, plain records out.
+
+Arguments and replies are text, numbers and bytes only. A job's text says all a worker must know, so any worker
+can take any task, also one that joined late or took the place of a lost one; what it prepares for a job it
+keeps for the next task. What keeps a worker from taking part is a reply too: exceptions do not travel well.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import platform
+from collections import OrderedDict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from threading import Lock
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rephaze.errors import RephazeError, RunError
+from rephaze.estimate.models import cost_model
+from rephaze.search.evaluator import SpaceEvaluator
+from rephaze.search.run import graph_digests
+from rephaze.search.warmup import use_one_thread
+from rephaze.store.record_json import canonical_text, from_json, json_text, to_json
+from rephaze.store.versions import current_versions
+from rephaze.types.run import RunVersions
+from rephaze.types.search import SearchSettings
+
+Floats = NDArray[np.float64]
+Reply = dict[str, Any]
+"""Either ``refused`` (why), or what was asked for: ``bounds`` or ``evaluation``."""
+
+MAX_JOBS = 2
+"""Jobs a worker keeps ready: a driver that was killed never says that it is done."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Job:
+    """A search as workers know it."""
+
+    settings: SearchSettings
+    """Graph files by absolute path."""
+    versions: RunVersions
+    """Of the driver: other libraries or another rephaze might give other numbers."""
+    code_digest: str
+
+
+def job_text(settings: SearchSettings) -> str:
+    """The job of a search as the driver sends it along with every task."""
+    return canonical_text(to_json(_job(settings)))
+
+
+def bound_designs(job: str, designs: Sequence[int]) -> Reply:
+    """``bounds``: for each model, the bytes of batch_s_uc as ``SpaceEvaluator.unit_bounds`` gives it."""
+
+    def bound(evaluator: SpaceEvaluator) -> Reply:
+        return {"bounds": [to_bytes(batch_s_uc) for batch_s_uc in evaluator.unit_bounds(designs)]}
+
+    return _answered(job, bound)
+
+
+def solve_design(job: str, design: int, bounds: Sequence[bytes], cutoff: float) -> Reply:
+    """``evaluation``: the text of what ``SpaceEvaluator.evaluate`` gives.
+
+    Args:
+        job: The search.
+        design: Position in the space.
+        bounds: For each model, the bytes of batch_s_u.
+        cutoff: The incumbent's objective.
+    """
+
+    def solve(evaluator: SpaceEvaluator) -> Reply:
+        found = evaluator.evaluate(design, [from_bytes(one) for one in bounds], cutoff)
+        return {"evaluation": json_text(to_json(found))}
+
+    return _answered(job, solve)
+
+
+def forget(job: str) -> None:
+    """Let go of what was prepared for a job."""
+    with _one_task:
+        _evaluators.pop(job, None)
+
+
+def to_bytes(values: Floats) -> bytes:
+    """Numbers as bytes, the same on every machine."""
+    return values.astype("<f8").tobytes()
+
+
+def from_bytes(data: bytes) -> Floats:
+    """Numbers from ``to_bytes``, in one row."""
+    return np.frombuffer(data, dtype="<f8").astype(np.float64)
+
+
+_one_task = Lock()
+"""Memos and compiled loops are made for one thread: a worker with several takes one task at a time."""
+_evaluators: OrderedDict[str, SpaceEvaluator] = OrderedDict()
+
+
+def _answered(job: str, answer: Any) -> Reply:
+    with _one_task:
+        try:
+            use_one_thread()
+            reply: Reply = answer(_evaluator(job))
+        except RephazeError as error:
+            return {"refused": f"process {os.getpid()} on {platform.node()}: {error}"}
+        return reply
+
+
+def _evaluator(job: str) -> SpaceEvaluator:
+    if job in _evaluators:
+        _evaluators.move_to_end(job)
+        return _evaluators[job]
+    _check_same(json.loads(job))
+    evaluator = SpaceEvaluator(from_json(SearchSettings, json.loads(job)["settings"]))
+    _evaluators[job] = evaluator
+    while len(_evaluators) > MAX_JOBS:
+        _evaluators.popitem(last=False)
+    return evaluator
+
+
+def _check_same(asked: dict[str, Any]) -> None:
+    """Raise if this worker might compute other numbers than the driver.
+
+    The job is compared as a document: another version of rephaze may know other fields.
+    """
+    from importlib.metadata import version
+
+    theirs, ours = asked["versions"], version("rephaze")
+    if theirs["rephaze"] != ours:
+        raise RunError(f"it has rephaze {ours}, the search runs {theirs['rephaze']}")
+    if asked["code_digest"] != code_digest():
+        raise RunError(f"its rephaze {ours} has other source files than the one that runs the search")
+    here = to_json(_job(from_json(SearchSettings, asked["settings"])))["versions"]
+    for name, wanted in theirs["packages"].items():
+        if here["packages"].get(name) != wanted:
+            raise RunError(f"it has {name} {here['packages'].get(name)}, the search runs with {wanted}")
+    for path, digest in theirs["input_digests"].items():
+        if here["input_digests"][path] != digest:
+            raise RunError(f"its file {path} differs from the one the search began with")
+
+
+def _job(settings: SearchSettings) -> Job:
+    try:
+        digests = graph_digests(settings.models)
+    except OSError as error:
+        raise RunError(
+            f"cannot read {error.filename} ({error.strerror}); put it where every worker sees it"
+        ) from None
+    model = cost_model(settings.scenario.estimate_model)
+    return Job(
+        settings=settings,
+        versions=current_versions(f"{model.name}/{model.version}", digests),
+        code_digest=code_digest(),
+    )
+
+
+def code_digest() -> str:
+    """SHA-256 of the package's own source files."""
+    import rephaze
+
+    root = Path(rephaze.__file__).parent
+    found = hashlib.sha256()
+    for path in sorted(root.rglob("*.py")):
+        found.update(path.relative_to(root).as_posix().encode())
+        found.update(path.read_bytes())
+    return found.hexdigest()
