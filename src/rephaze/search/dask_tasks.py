@@ -162,9 +162,7 @@ def _job(settings: SearchSettings) -> Job:
 
 def code_digest() -> str:
     """SHA-256 of the package's own source files."""
-    import rephaze
-
-    root = Path(rephaze.__file__).parent
+    root = Path(__file__).parents[1]
     found = hashlib.sha256()
     for path in sorted(root.rglob("*.py")):
         found.update(path.relative_to(root).as_posix().encode())

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,6 +28,7 @@ from rephaze.workload.zoo import ZOO_NAMES
 Floats = NDArray[np.float64]
 Task = Callable[..., Reply]
 
+PROTOCOLS = ("tcp", "tls", "ws", "wss", "ucx", "ucxx")
 CONNECT_S = 10.0
 PATIENCE_S = 300.0
 """How long a search waits for a worker when there is none."""
@@ -83,12 +85,16 @@ class DaskWorkers:
 
     def close(self) -> None:
         """Let the cluster forget the search; the cluster itself stays."""
+        import distributed
+
+        detach: Callable[[Any], None] = distributed.fire_and_forget
         try:
             if self._client.status == "running":
-                # Workers at work answer when they are done: nobody waits for them.
-                self._client.run(forget, self._job, wait=False, on_error="ignore")
+                # Workers forget when they are done with what they are at: nobody waits for them.
+                for worker in self._client.nthreads():
+                    detach(self._client.submit(forget, self._job, workers=[worker], pure=False))
             self._client.close(timeout=CONNECT_S)
-        except (OSError, TimeoutError):  # a scheduler that is gone has nothing left to forget
+        except (OSError, RuntimeError):  # a scheduler that is gone has nothing left to forget
             pass
         finally:
             _restore(self._levels)
@@ -194,14 +200,23 @@ def _connect(address: str) -> Any:
         raise MissingExtraError(
             "a search on a cluster needs Dask: pip install 'rephaze[dask]', or leave --dask out"
         ) from None
+    _check_address(address)
     try:
         return Client(address, timeout=CONNECT_S, set_as_default=False)  # type: ignore[no-untyped-call]
     except (OSError, TimeoutError):
         fix = "start one (dask scheduler), or give the address it printed"
         raise SpecError("dask", address, f"no scheduler answers there within {CONNECT_S:.0f} s", fix) from None
-    except (ValueError, TypeError):
-        fix = "for example tcp://127.0.0.1:8786"
-        raise SpecError("dask", address, "must be the address of a Dask scheduler", fix) from None
+
+
+def _check_address(address: str) -> None:
+    rule, fix = "must be the address of a Dask scheduler", "for example tcp://127.0.0.1:8786"
+    try:
+        parts = urlsplit(address)
+        is_whole = parts.scheme in PROTOCOLS and parts.hostname is not None and parts.port is not None
+    except ValueError:
+        is_whole = False
+    if not is_whole:
+        raise SpecError("dask", address, rule, fix)
 
 
 def _quieten() -> dict[str, int]:

@@ -14,6 +14,7 @@ from rephaze.estimate.table import Estimator
 from rephaze.place.price import price_plan
 from rephaze.schedule.bounds import lower_bounds
 from rephaze.schedule.solve import LayerSchedule, ScheduleMemo, schedule_layer
+from rephaze.search.warmup import warm_schedules
 from rephaze.search.work import Memory, ModelWork, PassWork, Unit
 from rephaze.types.chip import Chip, ChipTable, chip_table
 from rephaze.types.energy import AccessEnergy
@@ -153,6 +154,7 @@ class ChipSolver:
 
     def schedule(self, one_pass: PassWork, table: LatencyTable) -> LayerSchedule:
         """The proven schedule of one pass."""
+        warm_schedules()  # compiled within a schedule's time limit, kernels would cost it its proof
         return schedule_layer(
             one_pass.structure,
             np.stack([table.one_core_cycles_oc[:, 0], table.all_cores_cycles_oc[:, 0]], axis=1),

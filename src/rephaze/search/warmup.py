@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from functools import cache
 
+
+@cache
 def warm_schedules() -> None:
-    """Kernels of the schedule room."""
+    """Kernels of the schedule room, once a process."""
     from rephaze.schedule.warmup import compile_kernels
 
     compile_kernels()
