@@ -91,19 +91,18 @@ def map_divisors(problem: DivisorProblem, model: CostModel) -> GemmEstimate:
 
 
 def divisor_bound_cycles(problem: DivisorProblem, model: CostModel) -> float:
-    """Cycles no mapping can beat: all multipliers busy, and each tensor over each boundary once.
+    """Cycles no mapping can beat."""
+    from rephaze.estimate.divisor_bounds import DivisorBounds
 
-    At the array, the two tensors not kept there move at least once for every product their tiles share, and a
-    tile is at most the array times what a register file holds.
-    """
-    n, c, k = float(problem.rows_n), float(problem.reduction_c), float(problem.features_k)
-    macs = n * c * k
-    side_x, side_y = core_grid(problem.num_tensor_cores)
-    compute = macs / (float(side_x * side_y) * problem.width * problem.depth)
-    once = max(n * c + c * k, n * k)
-    slowest = min(model.array_words_per_cycle, model.buffer_words_per_cycle, model.dram_words_per_cycle)
-    shared = 2.0 * macs / np.sqrt(problem.scratchpad_words * side_x * side_y) - n * k
-    return float(max(compute, once / slowest, shared / model.buffer_words_per_cycle))
+    bounds = DivisorBounds(
+        num_cores_s=np.array([float(np.prod(core_grid(problem.num_tensor_cores)))]),
+        width_s=np.array([float(problem.width)]),
+        depth_s=np.array([float(problem.depth)]),
+        scratchpad_words_s=np.array([problem.scratchpad_words]),
+        buffer_words_s=np.array([problem.global_buffer_words]),
+        model=model,
+    )
+    return float(bounds.cycles(problem.rows_n, problem.features_k, problem.reduction_c)[0])
 
 
 def _named(factors_d: np.ndarray) -> dict[str, int]:
