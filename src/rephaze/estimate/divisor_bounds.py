@@ -14,23 +14,10 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from rephaze.estimate.divisor_search import divisors_of, splits_over_grid
+from rephaze.estimate.divisor_tiles import divisors_of, largest_within, splits_over_grid
 from rephaze.estimate.models import CostModel
 
 Floats = NDArray[np.float64]
-
-
-@njit(cache=True)
-def _largest_within(divisors_i: NDArray[np.int64], limit: float) -> int:
-    """The largest divisor of at most ``limit``, 0 if there is none."""
-    low, high = 0, len(divisors_i)
-    while low < high:
-        middle = (low + high) // 2
-        if divisors_i[middle] <= limit:
-            low = middle + 1
-        else:
-            high = middle
-    return divisors_i[low - 1] if low > 0 else 0
 
 
 @njit(cache=True)
@@ -84,7 +71,7 @@ def _least_words(
                     break
                 # What is above holds at least what is below.
                 room = (above_limit - float(y) * z) / (y + z) if shares_room else above_limit / max(y, z)
-                x = _largest_within(x_i, room)
+                x = largest_within(x_i, room)
                 if x == 0:
                     break
                 moved_x, moved_y, moved_z = macs / x, macs / y, macs / z
