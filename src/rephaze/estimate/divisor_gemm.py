@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
+from numpy.typing import NDArray
 
 from rephaze.estimate.models import CostModel
 from rephaze.types.checks import check_count, check_number
@@ -52,18 +54,8 @@ def core_grid(num_cores: int) -> tuple[int, int]:
 
 def map_divisors(problem: DivisorProblem, model: CostModel) -> GemmEstimate:
     """The mapping of least energy-delay product, with its cycles and energy."""
-    from rephaze.estimate.divisor_search import search_divisors
-
     dims_d = np.array([problem.rows_n, problem.reduction_c, problem.features_k], dtype=np.int64)
-    cycles, energy_pj, tiles, kept = search_divisors(
-        dims_d,
-        np.array([problem.width, problem.depth], dtype=np.int64),
-        np.array(core_grid(problem.num_tensor_cores), dtype=np.int64),
-        np.array([model.register_words, problem.scratchpad_words, problem.global_buffer_words]),
-        np.array([model.array_words_per_cycle, model.buffer_words_per_cycle, model.dram_words_per_cycle]),
-        np.array([problem.register_pj, problem.scratchpad_pj, problem.global_buffer_pj, problem.dram_pj]),
-        model.mac_pj,
-    )
+    cycles, energy_pj, tiles, kept = _search(problem, model, dims_d)
     bound_cycles = divisor_bound_cycles(problem, model)
     if not np.isfinite(cycles):
         return GemmEstimate(
@@ -90,20 +82,70 @@ def map_divisors(problem: DivisorProblem, model: CostModel) -> GemmEstimate:
     )
 
 
-def divisor_bound_cycles(problem: DivisorProblem, model: CostModel) -> float:
-    """Cycles no mapping can beat: all multipliers busy, and each tensor over each boundary once.
+def _search(
+    problem: DivisorProblem, model: CostModel, dims_d: NDArray[np.int64]
+) -> tuple[float, float, NDArray[np.int64], NDArray[np.int64]]:
+    from rephaze.estimate.divisor_search import search_divisors
 
-    At the array, the two tensors not kept there move at least once for every product their tiles share, and a
-    tile is at most the array times what a register file holds.
-    """
-    n, c, k = float(problem.rows_n), float(problem.reduction_c), float(problem.features_k)
-    macs = n * c * k
-    side_x, side_y = core_grid(problem.num_tensor_cores)
-    compute = macs / (float(side_x * side_y) * problem.width * problem.depth)
-    once = max(n * c + c * k, n * k)
-    slowest = min(model.array_words_per_cycle, model.buffer_words_per_cycle, model.dram_words_per_cycle)
-    shared = 2.0 * macs / np.sqrt(problem.scratchpad_words * side_x * side_y) - n * k
-    return float(max(compute, once / slowest, shared / model.buffer_words_per_cycle))
+    options = _array_options(
+        tuple(dims_d.tolist()),
+        # An array on its side does the same.
+        (max(problem.width, problem.depth), min(problem.width, problem.depth)),
+        problem.scratchpad_words,
+        model,
+        problem.register_pj,
+        problem.scratchpad_pj,
+    )
+    found: tuple[float, float, NDArray[np.int64], NDArray[np.int64]] = search_divisors(
+        dims_d,
+        np.array(core_grid(problem.num_tensor_cores), dtype=np.int64),
+        np.array([model.register_words, problem.scratchpad_words, problem.global_buffer_words]),
+        np.array([model.array_words_per_cycle, model.buffer_words_per_cycle, model.dram_words_per_cycle]),
+        np.array([problem.register_pj, problem.scratchpad_pj, problem.global_buffer_pj, problem.dram_pj]),
+        model.mac_pj,
+        *options,
+    )
+    return found
+
+
+@lru_cache(maxsize=512)
+def _array_options(
+    dims: tuple[int, int, int],
+    sides: tuple[int, int],
+    scratchpad_words: float,
+    model: CostModel,
+    register_pj: float,
+    scratchpad_pj: float,
+) -> tuple[NDArray[np.int64], NDArray[np.float64], NDArray[np.float64]]:
+    """What arrays can do with the problem: the same for any number of cores and any global buffer."""
+    from rephaze.estimate.divisor_array import array_options
+
+    found: tuple[NDArray[np.int64], NDArray[np.float64], NDArray[np.float64]] = array_options(
+        np.array(dims, dtype=np.int64),
+        sides[0],
+        sides[1],
+        scratchpad_words,
+        model.register_words,
+        model.array_words_per_cycle,
+        register_pj,
+        scratchpad_pj,
+    )
+    return found
+
+
+def divisor_bound_cycles(problem: DivisorProblem, model: CostModel) -> float:
+    """Cycles no mapping can beat."""
+    from rephaze.estimate.divisor_bounds import DivisorBounds
+
+    bounds = DivisorBounds(
+        num_cores_s=np.array([float(np.prod(core_grid(problem.num_tensor_cores)))]),
+        width_s=np.array([float(problem.width)]),
+        depth_s=np.array([float(problem.depth)]),
+        scratchpad_words_s=np.array([problem.scratchpad_words]),
+        buffer_words_s=np.array([problem.global_buffer_words]),
+        model=model,
+    )
+    return float(bounds.cycles(problem.rows_n, problem.features_k, problem.reduction_c)[0])
 
 
 def _named(factors_d: np.ndarray) -> dict[str, int]:

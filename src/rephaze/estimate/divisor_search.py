@@ -5,6 +5,7 @@ scratchpad l, all cores q = l * split, global buffer g, problem. Over each of th
 is kept while the loops above it run; for that tensor only the next tile out counts, for the other two the tile
 just below. So every cost falls as l and g grow along divisibility, and only maximal tiles need be tried:
 maximal g, then for each split over the cores maximal l, then a Pareto front of what the array can do with l.
+What the array can do with the best of all l bounds every branch.
 
 Axis letters: d = dimension (0 rows n, 1 reduction c, 2 features k), i = divisor. The tensor kept is named by the
 dimension it does not have: 0 weight, 1 output, 2 input.
@@ -13,272 +14,34 @@ dimension it does not have: 0 weight, 1 output, 2 input.
 from __future__ import annotations
 
 import numpy as np
-from numba import njit, prange
+from numba import njit
 from numpy.typing import NDArray
 
-
-@njit(cache=True)
-def divisors_of(value: int) -> NDArray[np.int64]:
-    """All divisors of ``value``, ascending."""
-    low = []
-    high = []
-    i = 1
-    while i * i <= value:
-        if value % i == 0:
-            low.append(i)
-            if i != value // i:
-                high.append(value // i)
-        i += 1
-    out = np.empty(len(low) + len(high), dtype=np.int64)
-    for j in range(len(low)):
-        out[j] = low[j]
-    for j in range(len(high)):
-        out[len(low) + j] = high[len(high) - 1 - j]
-    return out
-
-
-@njit(cache=True)
-def smallest_prime_factor(value: int) -> int:
-    """The smallest prime that divides ``value``; 0 for 1."""
-    if value == 1:
-        return 0
-    i = 2
-    while i * i <= value:
-        if value % i == 0:
-            return i
-        i += 1
-    return value
-
-
-@njit(cache=True)
-def splits_over_grid(total: int, x_size: int, y_size: int) -> bool:
-    """Whether ``total`` is a product of two whole numbers, one at most ``x_size``, the other ``y_size``."""
-    x = min(total, x_size)
-    while x >= 1 and (total + x - 1) // x <= y_size:
-        if total % x == 0:
-            return True
-        x -= 1
-    return False
-
-
-@njit(cache=True)
-def unrolls(dims_d: NDArray[np.int64], x_size: int, y_size: int) -> NDArray[np.int64]:
-    """Every vector of factors of the dimensions that fits a grid of ``x_size`` by ``y_size``, largest first."""
-    limit = x_size * y_size
-    found = []
-    n_i = divisors_of(dims_d[0])
-    c_i = divisors_of(dims_d[1])
-    k_i = divisors_of(dims_d[2])
-    for n in n_i:
-        if n > limit:
-            break
-        for c in c_i:
-            if n * c > limit:
-                break
-            for k in k_i:
-                if n * c * k > limit:
-                    break
-                if splits_over_grid(n * c * k, x_size, y_size):
-                    found.append((-n * c * k, n, c, k))
-    found.sort()
-    out = np.empty((len(found), 3), dtype=np.int64)
-    for j in range(len(found)):
-        out[j, 0] = found[j][1]
-        out[j, 1] = found[j][2]
-        out[j, 2] = found[j][3]
-    return out
-
-
-@njit(cache=True)
-def maximal_tiles(dims_d: NDArray[np.int64], limit: float, pairwise: bool) -> NDArray[np.int64]:
-    """Tiles dividing ``dims_d`` that fit and of which no multiple (dividing ``dims_d``) fits.
-
-    Args:
-        dims_d: What the tiles divide.
-        limit: Capacity in words.
-        pairwise: Each of the three tensors alone must fit (three buffers), rather than their sum (one buffer).
-    """
-    found = []
-    n_i = divisors_of(dims_d[0])
-    c_i = divisors_of(dims_d[1])
-    k_i = divisors_of(dims_d[2])
-    for n in n_i:
-        if not _fits(n, 1, 1, limit, pairwise):
-            break
-        up_n = n * smallest_prime_factor(dims_d[0] // n)
-        for c in c_i:
-            if not _fits(n, c, 1, limit, pairwise):
-                break
-            up_c = c * smallest_prime_factor(dims_d[1] // c)
-            # Ascending, so the feasible k are a prefix; any of them may be maximal (2 and 3 of 6, say).
-            for k in k_i:
-                if not _fits(n, c, k, limit, pairwise):
-                    break
-                up_k = k * smallest_prime_factor(dims_d[2] // k)
-                if (
-                    (up_n == 0 or not _fits(up_n, c, k, limit, pairwise))
-                    and (up_c == 0 or not _fits(n, up_c, k, limit, pairwise))
-                    and (up_k == 0 or not _fits(n, c, up_k, limit, pairwise))
-                ):
-                    found.append((n, c, k))
-    out = np.empty((len(found), 3), dtype=np.int64)
-    for j in range(len(found)):
-        out[j, 0] = found[j][0]
-        out[j, 1] = found[j][1]
-        out[j, 2] = found[j][2]
-    return out
-
-
-@njit(cache=True)
-def _fits(n: int, c: int, k: int, limit: float, pairwise: bool) -> bool:
-    if pairwise:
-        return n * c <= limit and c * k <= limit and n * k <= limit
-    return n * c + c * k + n * k <= limit
-
-
-@njit(cache=True)
-def boundary_cost(
-    dims_d: NDArray[np.int64],
-    low_d: NDArray[np.int64],
-    spatial_d: NDArray[np.int64],
-    high_d: NDArray[np.int64],
-    kept: int,
-    words_per_cycle: float,
-) -> tuple[float, float, float, float, float, float, float]:
-    """Cycles of one boundary and the words that cross it: fills below (w, o, i), traffic above (w, o, i).
-
-    Args:
-        dims_d: The problem.
-        low_d: Tile below the boundary.
-        spatial_d: How often it is spread in space just above.
-        high_d: Tile above the boundary.
-        kept: The dimension whose tensor stays while the loops between the two tiles run.
-        words_per_cycle: Bandwidth, for reads and for writes.
-    """
-    macs = float(dims_d[0]) * dims_d[1] * dims_d[2]
-    outputs = float(dims_d[0]) * dims_d[2]
-    above_w = macs / (high_d[0] if kept == 0 else low_d[0] * spatial_d[0])
-    above_o = macs / (high_d[1] if kept == 1 else low_d[1] * spatial_d[1])
-    above_i = macs / (high_d[2] if kept == 2 else low_d[2] * spatial_d[2])
-    cycles = max(above_i + above_w + above_o - outputs, above_o) / words_per_cycle
-    return (
-        cycles,
-        above_w * spatial_d[0],
-        above_o * spatial_d[1],
-        above_i * spatial_d[2],
-        above_w,
-        above_o,
-        above_i,
-    )
-
-
-@njit(cache=True)
-def _largest_at_most(divisors_i: NDArray[np.int64], limit: int) -> int:
-    best = 1
-    for value in divisors_i:
-        if value > limit:
-            break
-        best = value
-    return best
-
-
-@njit(cache=True)
-def array_front(
-    dims_d: NDArray[np.int64],
-    tile_d: NDArray[np.int64],
-    unroll_sd: NDArray[np.int64],
-    register_words: int,
-    words_per_cycle: float,
-    register_pj: float,
-    scratchpad_pj: float,
-    other_pj: float,
-    other_cycles: float,
-    most_split: float,
-    incumbent: float,
-) -> NDArray[np.float64]:
-    """What the array can do with a scratchpad tile: Pareto rows of energy, cycles, lanes in use, and the choice.
-
-    Args:
-        dims_d: The problem.
-        tile_d: Scratchpad tile.
-        unroll_sd: Ways to spread over the array (s = way).
-        register_words: Capacity of one register file.
-        words_per_cycle: Bandwidth between scratchpad and array.
-        register_pj: Energy of a register access.
-        scratchpad_pj: Energy of a scratchpad access.
-        other_pj: Least energy of everything else.
-        other_cycles: Least cycles of everything else.
-        most_split: Most cores in use.
-        incumbent: Rows that cannot lead below this energy-delay product are left out.
-    """
-    macs = float(dims_d[0]) * dims_d[1] * dims_d[2]
-    outputs = float(dims_d[0]) * dims_d[2]
-    rows = []
-    register_d = np.ones(3, dtype=np.int64)
-    for s in range(unroll_sd.shape[0]):
-        unroll_d = unroll_sd[s]
-        if tile_d[0] % unroll_d[0] or tile_d[1] % unroll_d[1] or tile_d[2] % unroll_d[2]:
-            continue
-        lanes = float(unroll_d[0]) * unroll_d[1] * unroll_d[2]
-        spatial_pj = scratchpad_pj * (macs / unroll_d[2] + (2.0 * macs - outputs) / unroll_d[1])
-        least_cycles = max(other_cycles, macs / (lanes * most_split))
-        if (spatial_pj + other_pj) * least_cycles >= incumbent:
-            continue
-        for kept in range(3):
-            first = 1 if kept == 0 else 0
-            second = 1 if kept == 2 else 2
-            first_i = _small_divisors(tile_d[first] // unroll_d[first], register_words)
-            second_i = _small_divisors(tile_d[second] // unroll_d[second], register_words)
-            for a in first_i:
-                if a + 1 + a > register_words:
-                    break
-                b = _largest_at_most(second_i, (register_words - a) // (a + 1))
-                register_d[:] = 1
-                register_d[first] = a
-                register_d[second] = b
-                cycles, fills_w, _, _, above_w, _, _ = boundary_cost(
-                    dims_d, register_d, unroll_d, tile_d, kept, words_per_cycle
-                )
-                energy_pj = spatial_pj + register_pj * fills_w + scratchpad_pj * above_w
-                if (energy_pj + other_pj) * max(least_cycles, cycles) >= incumbent:
-                    continue
-                rows.append((energy_pj, cycles, -lanes, float(s), float(kept), float(a), float(b)))
-    rows.sort()
-    front = np.empty((len(rows), 7), dtype=np.float64)
-    count = 0
-    for row in rows:
-        dominated = False
-        for j in range(count):
-            if front[j, 1] <= row[1] and front[j, 2] <= row[2]:
-                dominated = True
-                break
-        if not dominated:
-            for f in range(7):
-                front[count, f] = row[f]
-            count += 1
-    return front[:count]
-
-
-@njit(cache=True)
-def _small_divisors(value: int, limit: int) -> NDArray[np.int64]:
-    out = np.empty(min(value, limit), dtype=np.int64)
-    count = 0
-    for i in range(1, min(value, limit) + 1):
-        if value % i == 0:
-            out[count] = i
-            count += 1
-    return out[:count]
+from rephaze.estimate.divisor_array import (
+    CYCLES,
+    ENERGY,
+    FIRST,
+    KEPT,
+    LANES,
+    SECOND,
+    WAY,
+    array_front,
+    boundary_cost,
+)
+from rephaze.estimate.divisor_tiles import divisors_of, maximal_tiles, unrolls
 
 
 @njit(cache=True)
 def search_divisors(
     dims_d: NDArray[np.int64],
-    array_xy: NDArray[np.int64],
     cores_xy: NDArray[np.int64],
     capacities: NDArray[np.float64],
     words_per_cycle: NDArray[np.float64],
     access_pj: NDArray[np.float64],
     mac_pj: float,
+    unroll_sd: NDArray[np.int64],
+    least_sf: NDArray[np.float64],
+    free_rf: NDArray[np.float64],
 ) -> tuple[float, float, NDArray[np.int64], NDArray[np.int64]]:
     """Cycles, energy in pJ, tiles (register, array, scratchpad, all cores, global buffer) and tensors kept.
 
@@ -286,12 +49,14 @@ def search_divisors(
 
     Args:
         dims_d: Rows, reduction, features.
-        array_xy: Sides of one array.
         cores_xy: Sides of the grid of cores.
         capacities: Words of a register file, of each scratchpad (three a core), of the global buffer.
         words_per_cycle: Scratchpad to array, global buffer to scratchpads, DRAM to global buffer.
         access_pj: Register, scratchpad, global buffer, DRAM.
         mac_pj: One multiply-accumulate.
+        unroll_sd: From ``array_options``, as the next two.
+        least_sf: Least energy, least cycles and lanes of each way to spread.
+        free_rf: Front of energy, cycles and lanes over all ways.
     """
     macs = float(dims_d[0]) * dims_d[1] * dims_d[2]
     outputs = float(dims_d[0]) * dims_d[2]
@@ -304,73 +69,70 @@ def search_divisors(
     if capacities[0] < 3 or capacities[1] < 1 or capacities[2] < 3:
         return best_cycles, best_pj, best_tiles, best_kept
 
-    unroll_sd = unrolls(dims_d, array_xy[0], array_xy[1])
     split_sd = unrolls(dims_d, cores_xy[0], cores_xy[1])
     most_split = float(split_sd[0, 0] * split_sd[0, 1] * split_sd[0, 2])
     fixed_pj = (mac_pj + register_pj) * macs
     register_words = int(capacities[0])
-
-    # The whole problem as scratchpad tile bounds what the array can do with any tile.
-    relaxed = array_front(
-        dims_d, dims_d, unroll_sd, register_words, words_per_cycle[0], register_pj, scratchpad_pj,
-        fixed_pj, 0.0, most_split, np.inf,
-    )  # fmt: skip
-    least_array_pj = relaxed[0, 0]
-    least_cycles_t = np.full(split_sd.shape[0], np.inf)
-    for t in range(split_sd.shape[0]):
-        cores = float(split_sd[t, 0] * split_sd[t, 1] * split_sd[t, 2])
-        for j in range(relaxed.shape[0]):
-            least_cycles_t[t] = min(least_cycles_t[t], max(relaxed[j, 1], macs / (-relaxed[j, 2] * cores)))
+    least_array_pj = np.min(free_rf[:, 0])
 
     # Level 2 for every maximal global-buffer tile; a bound on the rest for each of its splits over the cores.
     buffer_gd = maximal_tiles(dims_d, capacities[2], False)
-    num_g = buffer_gd.shape[0]
+    num_g, num_t = len(buffer_gd), len(split_sd)
     ones_d = np.ones(3, dtype=np.int64)
     far_pj_gx = np.empty((num_g, 3))
     far_cycles_gx = np.empty((num_g, 3))
+    bound_gt = np.full((num_g, num_t), np.inf)
     least_rest_pj = np.inf
-    branches = []
     for g in range(num_g):
         tile_g = buffer_gd[g]
         for kept in range(3):
             cycles, _, _, _, w, o, i = boundary_cost(dims_d, tile_g, ones_d, dims_d, kept, words_per_cycle[2])
             far_cycles_gx[g, kept] = cycles
             far_pj_gx[g, kept] = buffer_pj * (i + w + o - outputs) + dram_pj * (i + w + 2.0 * o - outputs)
-        for t in range(split_sd.shape[0]):
-            split_d = split_sd[t]
+    for t in range(num_t):
+        split_d = split_sd[t]
+        cores = float(split_d[0] * split_d[1] * split_d[2])
+        near_rf = _with_cores(free_rf, macs / cores)
+        for g in range(num_g):
+            tile_g = buffer_gd[g]
             if tile_g[0] % split_d[0] or tile_g[1] % split_d[1] or tile_g[2] % split_d[2]:
                 continue
-            bound = np.inf
             for kept_1 in range(3):
                 near_pj, near_cycles = _least_near(
                     macs, outputs, tile_g, split_d, kept_1, capacities[1], words_per_cycle[1],
                     scratchpad_pj, buffer_pj,
                 )  # fmt: skip
-                near_cycles = max(near_cycles, least_cycles_t[t])
                 for kept_2 in range(3):
                     rest_pj = fixed_pj + near_pj + far_pj_gx[g, kept_2]
                     least_rest_pj = min(least_rest_pj, rest_pj)
-                    bound = min(bound, (rest_pj + least_array_pj) * max(near_cycles, far_cycles_gx[g, kept_2]))
-            branches.append((bound, g, t))
-    branches.sort()
+                    rest_cycles = max(near_cycles, far_cycles_gx[g, kept_2])
+                    bound_gt[g, t] = min(bound_gt[g, t], _least_product(near_rf, rest_pj, rest_cycles))
     least_far_cycles = np.min(far_cycles_gx)
+
+    promise_s = np.empty(len(unroll_sd))
+    for s in range(len(unroll_sd)):
+        least_cycles = max(least_sf[s, 1], macs / (least_sf[s, 2] * most_split), least_far_cycles)
+        promise_s[s] = (least_sf[s, 0] + least_rest_pj) * least_cycles
+    order_s = np.argsort(promise_s)
 
     n_i = divisors_of(dims_d[0])
     c_i = divisors_of(dims_d[1])
     k_i = divisors_of(dims_d[2])
     front_at = np.full((len(n_i), len(c_i), len(k_i)), -1, dtype=np.int64)
-    fronts = [relaxed]
+    fronts = [np.empty((0, 7))]
     inner_d = np.empty(3, dtype=np.int64)
-    for bound, g, t in branches:
-        if bound >= best_edp:
+    flat_bound = bound_gt.ravel()
+    for branch in np.argsort(flat_bound):
+        if flat_bound[branch] >= best_edp:
             break
+        g, t = branch // num_t, branch % num_t
         tile_g = buffer_gd[g]
         split_d = split_sd[t]
         cores = float(split_d[0] * split_d[1] * split_d[2])
-        least_cycles = least_cycles_t[t]
+        near_rf = _with_cores(free_rf, macs / cores)
         inner_d[:] = tile_g // split_d
         scratchpad_ld = maximal_tiles(inner_d, capacities[1], True)
-        for x in range(scratchpad_ld.shape[0]):
+        for x in range(len(scratchpad_ld)):
             tile_l = scratchpad_ld[x]
             at_n = np.searchsorted(n_i, tile_l[0])
             at_c = np.searchsorted(c_i, tile_l[1])
@@ -383,41 +145,32 @@ def search_divisors(
                 for kept_2 in range(3):
                     rest_pj = fixed_pj + pj_1 + far_pj_gx[g, kept_2]
                     rest_cycles = max(cycles_1, far_cycles_gx[g, kept_2])
-                    if (rest_pj + least_array_pj) * max(rest_cycles, least_cycles) >= best_edp:
+                    if (rest_pj + least_array_pj) * rest_cycles >= best_edp:
+                        continue
+                    if _least_product(near_rf, rest_pj, rest_cycles) >= best_edp:
                         continue
                     if front_at[at_n, at_c, at_k] < 0:
                         front_at[at_n, at_c, at_k] = len(fronts)
                         fronts.append(
                             array_front(
-                                dims_d,
-                                tile_l,
-                                unroll_sd,
-                                register_words,
-                                words_per_cycle[0],
-                                register_pj,
-                                scratchpad_pj,
-                                least_rest_pj,
-                                least_far_cycles,
-                                most_split,
-                                best_edp,
+                                dims_d, tile_l, unroll_sd, least_sf, promise_s, order_s, register_words,
+                                words_per_cycle[0], register_pj, scratchpad_pj, least_rest_pj, least_far_cycles,
+                                most_split, best_edp,
                             )
-                        )
+                        )  # fmt: skip
                     front = fronts[front_at[at_n, at_c, at_k]]
-                    for j in range(front.shape[0]):
-                        energy_pj = rest_pj + front[j, 0]
-                        if energy_pj * rest_cycles >= best_edp:
-                            break
-                        cycles = max(rest_cycles, front[j, 1], macs / (-front[j, 2] * cores))
+                    for j in range(len(front)):
+                        energy_pj = rest_pj + front[j, ENERGY]
+                        cycles = max(rest_cycles, front[j, CYCLES], macs / (front[j, LANES] * cores))
                         if energy_pj * cycles < best_edp:
                             best_edp = energy_pj * cycles
                             best_cycles = cycles
                             best_pj = energy_pj
-                            kept_0 = int(front[j, 4])
-                            unroll_d = unroll_sd[int(front[j, 3])]
+                            kept_0 = int(front[j, KEPT])
                             best_tiles[0, :] = 1
-                            best_tiles[0, 1 if kept_0 == 0 else 0] = int(front[j, 5])
-                            best_tiles[0, 1 if kept_0 == 2 else 2] = int(front[j, 6])
-                            best_tiles[1, :] = best_tiles[0] * unroll_d
+                            best_tiles[0, 1 if kept_0 == 0 else 0] = int(front[j, FIRST])
+                            best_tiles[0, 1 if kept_0 == 2 else 2] = int(front[j, SECOND])
+                            best_tiles[1, :] = best_tiles[0] * unroll_sd[int(front[j, WAY])]
                             best_tiles[2, :] = tile_l
                             best_tiles[3, :] = tile_l * split_d
                             best_tiles[4, :] = tile_g
@@ -427,25 +180,31 @@ def search_divisors(
     return best_cycles, best_pj, best_tiles, best_kept
 
 
-@njit(cache=True, parallel=True)
-def search_divisors_many(
-    dims_d: NDArray[np.int64],
-    array_sxy: NDArray[np.int64],
-    cores_sxy: NDArray[np.int64],
-    capacities_s: NDArray[np.float64],
-    words_per_cycle: NDArray[np.float64],
-    access_pj_s: NDArray[np.float64],
-    mac_pj: float,
-) -> NDArray[np.float64]:
-    """Rows of cycles and energy in pJ of one GEMM on many core shapes (arguments as ``search_divisors``)."""
-    found = np.empty((array_sxy.shape[0], 2))
-    for s in prange(array_sxy.shape[0]):
-        cycles, energy_pj, _, _ = search_divisors(
-            dims_d, array_sxy[s], cores_sxy[s], capacities_s[s], words_per_cycle, access_pj_s[s], mac_pj
-        )
-        found[s, 0] = cycles
-        found[s, 1] = energy_pj
-    return found
+@njit(cache=True)
+def _with_cores(free_rf: NDArray[np.float64], macs_a_core: float) -> NDArray[np.float64]:
+    """Rows of energy and cycles that no other beats, with so many multiply-accumulates on every core."""
+    rows = np.empty((len(free_rf), 2))
+    count = 0
+    for r in range(len(free_rf)):
+        energy_pj, cycles = free_rf[r, 0], max(free_rf[r, 1], macs_a_core / free_rf[r, 2])
+        is_beaten = False
+        for j in range(count):
+            if rows[j, 0] <= energy_pj and rows[j, 1] <= cycles:
+                is_beaten = True
+                break
+        if not is_beaten:
+            rows[count, 0], rows[count, 1] = energy_pj, cycles
+            count += 1
+    return rows[:count]
+
+
+@njit(cache=True)
+def _least_product(rows_rf: NDArray[np.float64], rest_pj: float, rest_cycles: float) -> float:
+    """The least energy-delay product of a row together with everything else."""
+    least = np.inf
+    for r in range(len(rows_rf)):
+        least = min(least, (rest_pj + rows_rf[r, 0]) * max(rest_cycles, rows_rf[r, 1]))
+    return least
 
 
 @njit(cache=True)

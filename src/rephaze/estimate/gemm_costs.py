@@ -6,6 +6,8 @@ Axis letters: c = chip, s = distinct core shape.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,6 +18,9 @@ from rephaze.estimate.models import CostModel, Tiling
 from rephaze.estimate.padded_bounds import padded_bound_cycles
 from rephaze.estimate.padded_gemm import REGISTER_BYTES_PER_MAC, CoreShapes, map_shapes
 from rephaze.units import J_PER_PJ
+
+if TYPE_CHECKING:
+    from rephaze.estimate.divisor_bounds import DivisorBounds
 
 Floats = NDArray[np.float64]
 Dims = tuple[int, int, int, int]
@@ -84,8 +89,21 @@ class GemmColumns:
             per_byte_j = self.shapes.global_buffer_j_per_byte + self.shapes.hbm_j_per_byte
             found_s[:, 3] = least_bytes * per_byte_j
         else:
-            found_s[:, 0] = _divisor_bounds(dims, self.shapes, self.model)
+            found_s[:, 0] = self._divisor_bounds.cycles(batch * m, n, k)
         return self._spread(dims, found_s)
+
+    @cached_property
+    def _divisor_bounds(self) -> DivisorBounds:
+        from rephaze.estimate.divisor_bounds import DivisorBounds
+
+        return DivisorBounds(
+            num_cores_s=self.shapes.num_cores,
+            width_s=self.shapes.width,
+            depth_s=self.shapes.depth,
+            scratchpad_words_s=self.shapes.scratchpad_bytes / ELEMENT_BYTES,
+            buffer_words_s=self.shapes.global_buffer_bytes / ELEMENT_BYTES,
+            model=self.model,
+        )
 
     def _spread(self, dims: Dims, found_s: Floats) -> ModeCost:
         found_c = found_s[self.shape_of_c]
@@ -165,26 +183,3 @@ def _divisor_cost(
     )
     # Concurrent operators do not share bandwidth in the paper's rules: no bytes are charged.
     return [found.cycles, 0.0, 0.0, found.energy_j]
-
-
-def _divisor_bounds(dims: Dims, shapes: CoreShapes, model: CostModel) -> Floats:
-    """Cycles no mapping can beat under the paper's rates: multipliers, compulsory traffic, shared tiles."""
-    rows, n, k = float(dims[0]) * dims[1], float(dims[2]), float(dims[3])
-    macs = rows * n * k
-    compute = macs / (shapes.num_cores * shapes.width * shapes.depth)
-    slowest = min(model.array_words_per_cycle, model.buffer_words_per_cycle, model.dram_words_per_cycle)
-    once = max(rows * k + k * n, rows * n) / slowest
-
-    def least_words(held_words: Floats) -> Floats:
-        # At most one tensor is kept while loops run; the other two move once for every product of two sides
-        # of a tile, and those sides multiply to no more than what is held.
-        return 2.0 * macs / np.sqrt(held_words) - rows * n
-
-    # a * b + a + b <= r bounds the sides of a register tile by a * b <= (sqrt(1 + r) - 1)^2.
-    register_pair = (np.sqrt(1.0 + model.register_words) - 1.0) ** 2
-    array = least_words(register_pair * shapes.width * shapes.depth) / model.array_words_per_cycle
-    scratchpad_words = shapes.scratchpad_bytes / ELEMENT_BYTES
-    buffer = least_words(scratchpad_words * shapes.num_cores) / model.buffer_words_per_cycle
-    dram = least_words(shapes.global_buffer_bytes / ELEMENT_BYTES) / model.dram_words_per_cycle
-    slowest_s: Floats = np.maximum.reduce([compute, np.full_like(compute, once), array, buffer, dram])
-    return slowest_s

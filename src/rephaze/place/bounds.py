@@ -23,6 +23,7 @@ from numba import njit
 
 from rephaze.errors import SpecError
 from rephaze.place.arrays import Floats, Ints
+from rephaze.place.paper_bounds import lower_paper_line
 from rephaze.place.prepare import Options, PreparedGraph, options_of
 from rephaze.place.solver import Placer
 from rephaze.types.placement import CostModel
@@ -66,6 +67,9 @@ class ChipBounds:
         bound_c = np.full(len(times[0][0]), np.inf)
         for prepared, options, next_depth_o, transfer_s_o in self._options:
             forward_ct, backward_ct = times[prepared.position]
+            if is_paper and self._placer.shape.is_line:
+                self._lower_paper_line(bound_c, prepared, forward_ct, backward_ct)
+                continue
             work_ct = np.ascontiguousarray(np.asarray(forward_ct) + np.asarray(backward_ct), dtype=np.float64)
             _lower(
                 bound_c, work_ct, self._num_of_t, self._run_type, self._run_length, options.depth_o,
@@ -73,6 +77,27 @@ class ChipBounds:
                 self._most_devices(prepared, options), is_paper,
             )  # fmt: skip
         return bound_c
+
+    def _lower_paper_line(
+        self, bound_c: Floats, prepared: PreparedGraph, forward_ct: Floats, backward_ct: Floats
+    ) -> None:
+        depths = range(1, prepared.stages_most + 1)
+        lower_paper_line(
+            bound_c,
+            np.ascontiguousarray(forward_ct, dtype=np.float64),
+            np.ascontiguousarray(backward_ct, dtype=np.float64),
+            self._type_of[list(self._placer.shape.order)],
+            prepared.arrays.param_bytes_v,
+            prepared.stages_least,
+            np.array([0, *map(prepared.fewest_devices, depths)], dtype=np.int64),
+            self._placer.problem.cluster.num_devices,
+            prepared.count_c,
+            prepared.dp_c,
+            4.0 / float(self._placer.links.bytes_per_s_l[-1]),
+            float(prepared.transfer_s_l[-1]),
+            prepared.must_replay,
+            self._members(prepared),
+        )
 
     def _runs(self) -> tuple[Ints, Ints]:
         """Types along a line of layers and how often each follows itself; empty if the layers branch."""

@@ -1,0 +1,138 @@
+"""The lower bound of ``bounds`` for the paper's cost model on a line of layers, where the first stage decides.
+
+Only the first stage's gradients are summed over the replicas, so a good plan has a light first stage and pays
+for it in the others. For every depth S and every first stage of f layers:
+
+    T >= L * (m_d + S - 1) + 4 (d - 1) / d * params_f / bandwidth
+    L = max(first + transfer, rest / (S - 1), max_t ceil(rest_t / (S - 1)) * work_t + transfer)
+
+Axis letters: c = chip, t = layer type, v = layer, s = depth, a = candidate degree.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+
+from rephaze.place.arrays import Floats, Ints
+
+
+@njit(cache=True)
+def lower_paper_line(
+    bound_c: Floats,
+    forward_ct: Floats,
+    backward_ct: Floats,
+    type_v: Ints,
+    params_v: Floats,
+    stages_least: int,
+    devices_s: Ints,
+    num_devices: int,
+    count_a: Ints,
+    dp_a: Ints,
+    seconds_per_byte: float,
+    transfer_s: float,
+    must_replay: bool,
+    held_t: Ints,
+) -> None:
+    """Lower ``bound_c`` to this graph's bound where that is less.
+
+    Args:
+        bound_c: Bounds so far.
+        forward_ct: Forward seconds.
+        backward_ct: Backward seconds.
+        type_v: Column of each layer of the line.
+        params_v: Bytes of parameters of each layer.
+        stages_least: No plan is shallower.
+        devices_s: Fewest devices of a pipeline by its depth, from 0.
+        num_devices: In the cluster.
+        count_a: Microbatches of a pipeline, rising.
+        dp_a: Degree, falling.
+        seconds_per_byte: Of summing gradients over many replicas.
+        transfer_s: Least time between two stages.
+        must_replay: All stages but the last run their forward pass twice.
+        held_t: By type, layers times the devices each holds.
+    """
+    num_types = len(held_t)
+    num_layers = len(type_v)
+    rest_t = np.empty(num_types, dtype=np.int64)
+    # The first layer's parameters, over the fewest replicas.
+    least_sync_s = seconds_per_byte * (dp_a[-1] - 1) / dp_a[-1] * params_v[0] if len(dp_a) else 0.0
+    for c in range(len(bound_c)):
+        total = replay = device_work = 0.0
+        for t in range(num_types):
+            device_work += held_t[t] * (forward_ct[c, t] + backward_ct[c, t])
+        for v in range(num_layers):
+            total += forward_ct[c, type_v[v]] + backward_ct[c, type_v[v]]
+            replay += forward_ct[c, type_v[v]]
+        best = bound_c[c]
+        for depth in range(stages_least, len(devices_s)):
+            if total + (2 * depth - 2) * transfer_s >= best:
+                # Even with one microbatch: S times the slowest load is no less than the sum of all.
+                break
+            first_a = 0
+            while first_a < len(dp_a) and dp_a[first_a] * devices_s[depth] > num_devices:
+                first_a += 1
+            if first_a == len(dp_a):
+                continue
+            even = (total + (2 * depth - 2) * transfer_s) / depth
+            if even * (count_a[first_a] + depth - 1) + least_sync_s >= best:
+                continue
+            rest_t[:] = 0
+            for v in range(num_layers):
+                rest_t[type_v[v]] += 1
+            first = first_replay = params = 0.0
+            for v in range(num_layers - depth + 1):
+                t = type_v[v]
+                rest_t[t] -= 1
+                first += forward_ct[c, t] + backward_ct[c, t]
+                first_replay += forward_ct[c, t]
+                params += params_v[v]
+                if depth == 1 and v < num_layers - 1:
+                    continue
+                own = first
+                if depth > 1:
+                    own = first + transfer_s
+                    if must_replay:
+                        own = max(own, first + first_replay)
+                others = _others(
+                    total - first, replay - first_replay, forward_ct[c], backward_ct[c], rest_t, depth - 1,
+                    transfer_s, must_replay,
+                )  # fmt: skip
+                slowest = max(own, others)
+                for a in range(first_a, len(dp_a)):
+                    pipe = slowest * (count_a[a] + depth - 1)
+                    if pipe >= best:
+                        break
+                    # No fewer device seconds than the layers take on the devices they hold.
+                    slower = max(slowest, device_work / (num_devices // dp_a[a]))
+                    sync_s = seconds_per_byte * (dp_a[a] - 1) / dp_a[a] * params
+                    best = min(best, slower * (count_a[a] + depth - 1) + sync_s)
+                if own >= others:
+                    # A longer first stage is slower and has more to sum.
+                    break
+        bound_c[c] = best
+
+
+@njit(cache=True)
+def _others(
+    work: float,
+    replay: float,
+    forward_t: Floats,
+    backward_t: Floats,
+    rest_t: Ints,
+    num_stages: int,
+    transfer_s: float,
+    must_replay: bool,
+) -> float:
+    """The slowest of the stages after the first is no faster than this."""
+    if num_stages == 0:
+        return 0.0
+    slowest = (work + (2 * num_stages - 1) * transfer_s) / num_stages
+    if must_replay:
+        # The last stage is spared its replay, which is at most one load.
+        slowest = max(slowest, (work + replay + num_stages * transfer_s) / (num_stages + 1))
+    for t in range(len(rest_t)):
+        if rest_t[t] > 0:
+            held = -(-rest_t[t] // num_stages)
+            slowest = max(slowest, held * (forward_t[t] + backward_t[t]) + transfer_s)
+    return slowest
