@@ -152,33 +152,51 @@ def wait_for(process, folder, num_evaluations):
         time.sleep(0.01)
 
 
-def test_killed_again_and_again_it_ends_with_the_same_answer(config, undisturbed, tmp_path):
-    folder, moments = tmp_path / "run", random.Random(7)
-    known = {}
-    for kill in range(int(os.environ.get("REPHAZE_TEST_KILLS", "3"))):
-        process = begin(config, folder, resume=kill > 0)
-        wait_for(process, folder, len(known) + kill % 2)
+@pytest.fixture(scope="module")
+def long_config(tmp_path_factory):
+    """Every design is solved: several batches to be killed in."""
+    path = write_config(tmp_path_factory.mktemp("config") / "long.toml")
+    path.write_text(path.read_text().replace("[search]", "[search]\nexhaustive = true"))
+    return path
+
+
+def test_killed_again_and_again_it_ends_with_the_same_answer(long_config, tmp_path):
+    whole = tmp_path / "whole"
+    code, want, errors = search(long_config, "--out", whole, "--workers", 1)
+    assert code == 0, errors
+    folder, moments, known = tmp_path / "run-0", random.Random(7), {}
+    for kill in range(int(os.environ.get("REPHAZE_TEST_KILLS", "4"))):
+        if len(known) == len(records(whole)):  # all recorded: nothing is left to lose
+            folder, known = tmp_path / f"run-{kill}", {}
+        # By turns one worker and two; before and after something new is recorded.
+        process = begin(long_config, folder, workers=1 + kill % 2, resume=True)
+        wait_for(process, folder, len(known) + (kill // 2) % 2)
         time.sleep(moments.uniform(0, 0.5))
         process.kill()
-        process.communicate()
+        wait_until_all_ended(process)
         now = records(folder) if (folder / "run.db").is_file() else {}
         assert known.items() <= now.items(), "nothing recorded is lost or changed"
         known = now
-    code, answer, errors = search(config, "--out", folder, "--resume", "--workers", 1)
+    code, answer, errors = search(long_config, "--out", folder, "--resume", "--workers", 1)
     assert code == 0, errors
-    assert timeless(answer) == timeless(undisturbed[1])
-    assert records(folder) == records(undisturbed[0])
+    assert timeless(answer) == timeless(want)
+    assert records(folder) == records(whole)
 
 
 def test_workers_of_a_killed_search_end_too(config, tmp_path):
     process = begin(config, tmp_path / "run", workers=2)
     wait_for(process, tmp_path / "run", 1)
     process.kill()
-    process.communicate()
+    wait_until_all_ended(process)
+
+
+def wait_until_all_ended(process):
+    """Wait for a killed search and everything it started; nothing may outlive it for long."""
     deadline = time.monotonic() + 60
-    while members := group_members(process.pid):
+    while members := set(group_members(process.pid)) - {process.pid}:
         assert time.monotonic() < deadline, f"still running: {members}"
-        time.sleep(0.1)
+        time.sleep(0.05)
+    process.communicate()
 
 
 def group_members(group):
