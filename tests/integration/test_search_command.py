@@ -86,6 +86,12 @@ def test_two_workers_give_the_very_same_answer(config, undisturbed, tmp_path):
     assert records(tmp_path / "two") == records(undisturbed[0])
 
 
+def test_the_report_marks_a_known_chip(undisturbed):
+    page = Path(undisturbed[1]["report"]).read_text()
+    assert '"known chips"' in page
+    assert '"tpuv4"' in page
+
+
 def test_out_of_time_there_is_no_claim(config, undisturbed):
     code, answer, _ = search(config, "--time-limit", 0, "--workers", 1)
     assert code == 3

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
 from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -14,6 +14,7 @@ from rephaze.errors import RephazeError, RunError
 
 if TYPE_CHECKING:
     from rephaze.report.search_figures import MarkedChip
+    from rephaze.types.search import SearchSettings
 
 REPORT_NAME = "report.html"
 
@@ -44,13 +45,13 @@ def report(
         stdout.print(f"report in {path}", highlight=False, markup=False, soft_wrap=True)
 
 
-def write_report(run: Path, out: Path | None = None, marked: Sequence[MarkedChip] = ()) -> Path:
+def write_report(run: Path, out: Path | None = None, known_chips_s: float = math.inf) -> Path:
     """Write the page of a recorded run, its blocks scheduled again, and return its path.
 
     Args:
         run: The run's folder.
         out: The page; None: ``report.html`` in the folder.
-        marked: Known chips to mark among the designs.
+        known_chips_s: Time for measuring known chips to mark among the designs.
     """
     from rephaze.report.search_figures import ExploredDesigns
     from rephaze.report.search_report import SearchRecords, write_search_report
@@ -74,6 +75,7 @@ def write_report(run: Path, out: Path | None = None, marked: Sequence[MarkedChip
         blocks, missing = block_schedules(info.settings, result), ""
     except RephazeError as error:  # a graph file that has moved since takes nothing from the rest of the page
         blocks, missing = (), f"The layers could not be read again: {error}"
+    marked = _marked(info.settings, known_chips_s) if explored and result.chip else []
     records = SearchRecords(
         info=info,
         result=result,
@@ -84,3 +86,15 @@ def write_report(run: Path, out: Path | None = None, marked: Sequence[MarkedChip
         marked=marked,
     )
     return write_search_report(out or run / REPORT_NAME, records)
+
+
+def _marked(settings: SearchSettings, budget_s: float) -> list[MarkedChip]:
+    """Known chips with the best plans of the search's models, for the picture of the designs."""
+    from rephaze.report.search_figures import MAX_AREA_FACTOR, MarkedChip
+    from rephaze.search.known_chips import measure_known_chips
+
+    try:
+        found = measure_known_chips(settings, MAX_AREA_FACTOR * settings.scenario.space.area_limit_um2, budget_s)
+    except RephazeError:  # the page says elsewhere which file is missing
+        return []
+    return [MarkedChip(name=one.chip.name, area_um2=one.area_um2, objective=one.objective) for one in found]

@@ -21,6 +21,9 @@ if TYPE_CHECKING:
     from rephaze.search.run import SearchProgress
     from rephaze.types.search import SearchResult, SearchSettings
 
+KNOWN_CHIPS_S = 2.0
+"""Time for known chips in the report: a search should not wait for more of them; rephaze report has all."""
+
 
 def register(app: typer.Typer) -> None:
     """Add the command."""
@@ -160,7 +163,7 @@ def _write_report(out: Path | None, quiet: bool) -> Path | None:
 
     try:
         with nullcontext() if quiet else stderr.status("writing the report"):
-            return write_report(out)
+            return write_report(out, known_chips_s=KNOWN_CHIPS_S)
     except RephazeError as error:
         stderr.print(f"no report: {error}", highlight=False, markup=False, soft_wrap=True)
         return None

@@ -101,7 +101,12 @@ def designs_figure(
             x=[chip.area_um2 / UM2_PER_MM2 for chip in known],
             y=[chip.objective for chip in known],
             text=[plot_text(chip.name) for chip in known],
-            textposition="top center",
+            # Clear of the line that marks the limit.
+            textposition=[
+                "middle left" if 0.9 < chip.area_um2 / explored.area_limit_um2 <= 1.0 else "top center"
+                for chip in known
+            ],
+            textfont={"color": MARKED, "weight": "bold"},
             hovertemplate="%{text}<br>%{x:,.1f} mm²<br>%{y:,.5g} " + unit + "<extra></extra>",
             marker={"color": MARKED, "size": 10, "symbol": "diamond"},
         )

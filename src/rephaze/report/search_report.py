@@ -182,6 +182,11 @@ def _designs(records: SearchRecords) -> str:
             else "."
         )
     )
+    if records.marked:
+        note += (
+            " Known chips have the best plans this cost model finds for them; with clocks, cores and memories of "
+            "their own they need not be designs of the space."
+        )
     left_out = [chip.name for chip in records.marked if not fits_picture(chip, explored.area_limit_um2)]
     if left_out:
         note += f" Known chips outside the picture: {', '.join(left_out)}."
