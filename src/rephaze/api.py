@@ -20,6 +20,7 @@ def explore(
     num_workers: int = 1,
     dask: str | None = None,
     time_limit_s: float = math.inf,
+    count_within: float = 0.0,
 ) -> SearchResult:
     """The best chip and plans for the models, with their certificate.
 
@@ -36,6 +37,7 @@ def explore(
         num_workers: Processes on this machine.
         dask: Address of a Dask scheduler (extra ``[dask]``), whose workers are then used instead.
         time_limit_s: After this the best found so far is the answer, with its gap.
+        count_within: After the proof also settle which designs lie within this fraction of the best.
     """
     from rephaze.search.config import resolve_settings
     from rephaze.search.run import run_search
@@ -50,6 +52,7 @@ def explore(
         num_workers=num_workers,
         dask=dask,
         time_limit_s=time_limit_s,
+        count_within=count_within,
     )
 
 

@@ -92,6 +92,23 @@ def test_the_report_marks_a_known_chip(undisturbed):
     assert '"tpuv4"' in page
 
 
+def test_designs_near_the_best_can_be_counted_later(config, undisturbed, tmp_path):
+    folder = tmp_path / "run"
+    shutil.copytree(undisturbed[0], folder)
+    code, counted, _ = search(config, "--out", folder, "--resume", "--workers", 1, "--count-within", 5)
+    assert code == 0
+    assert {n: counted[n] for n in ("objective", "chip", "plans")} == {
+        n: undisturbed[1][n] for n in ("objective", "chip", "plans")
+    }
+    for name, (least, most) in counted["certificate"]["num_within"].items():
+        before = undisturbed[1]["certificate"]["num_within"][name]
+        assert before[0] <= least == most <= before[1]
+    # What was settled counts in every later session, and is accounted for.
+    code, again, _ = search(config, "--out", folder, "--resume", "--workers", 1)
+    assert (code, timeless(again)) == (0, timeless(counted))
+    assert rephaze("verify", folder, "--sample", 1).returncode == 0
+
+
 def test_out_of_time_there_is_no_claim(config, undisturbed):
     code, answer, _ = search(config, "--time-limit", 0, "--workers", 1)
     assert code == 3

@@ -63,6 +63,10 @@ def check_pruned_equals_exhaustive(asked):
         exactly, also = want.certificate.num_within[name]
         assert exactly == also
         assert least <= exactly <= most
+    counted = run_search(asked, count_within=0.05)
+    same_answer(counted, want)
+    assert counted.certificate.num_within == want.certificate.num_within
+    assert accounted(counted.certificate) == counted.certificate.num_designs
 
 
 @given(seed=seeds, scenario=scenarios, objective=objectives)

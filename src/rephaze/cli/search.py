@@ -55,6 +55,15 @@ def search(
         str | None,
         typer.Option(help="Work on the cluster of this Dask scheduler instead.", metavar="tcp://HOST:PORT"),
     ] = None,
+    count_within: Annotated[
+        float,
+        typer.Option(
+            help="After the proof also settle which designs lie within so many percent of the best.",
+            metavar="PERCENT",
+            min=0.0,
+            max=50.0,
+        ),
+    ] = 0.0,
     exhaustive: Annotated[
         bool, typer.Option("--exhaustive", help="Solve every design: for small spaces.")
     ] = False,
@@ -83,6 +92,7 @@ def search(
                 num_workers=workers,
                 dask=dask,
                 time_limit_s=float("inf") if time_limit is None else time_limit,
+                count_within=count_within / 100,
                 on_progress=show,
                 should_stop=is_interrupted,
             )

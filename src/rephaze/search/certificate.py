@@ -41,7 +41,7 @@ def certify(evaluator: SpaceEvaluator, outcome: EngineOutcome, coarse_d: Floats)
         bound for design, bound in outcome.refined.items() if design not in outcome.evaluations and bound > 0
     ]
     is_unrefined = coarse_d > 0
-    is_unrefined[list(outcome.refined)] = False
+    is_unrefined[[*outcome.refined, *outcome.evaluations]] = False
     if outcome.is_complete:
         dropped[DEVICE_TIME] = int(is_unrefined.sum())
         dropped[LAYER_BOUNDS] = len(refined_only)
@@ -89,7 +89,8 @@ def _within(outcome: EngineOutcome, coarse_left: Floats, refined_left: Floats) -
     for name, part in WITHIN.items():
         floor = outcome.incumbent.objective * (1 - part)
         least = sum(item.is_exact and item.objective >= floor for item in outcome.evaluations.values())
-        maybe = sum(not item.is_exact and item.bound >= floor for item in outcome.evaluations.values())
+        # Not solved, or solved with a schedule that was not proven.
+        maybe = sum(item.objective < floor <= item.bound for item in outcome.evaluations.values())
         maybe += int((refined_left >= floor).sum()) + int((coarse_left >= floor).sum())
         found[name] = (least, least + maybe)
     return found

@@ -6,15 +6,17 @@ import hashlib
 import math
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
+from rephaze.errors import SpecError
 from rephaze.search.certificate import bound_table, certify
 from rephaze.search.engine import EngineOutcome, EngineProgress, run_best_first
 from rephaze.search.evaluator import SpaceEvaluator
+from rephaze.search.near_best import settle_near_best
 from rephaze.search.workers import Workers, start_workers
 from rephaze.store.opening import is_run
 from rephaze.store.run import RunStore
@@ -54,6 +56,7 @@ def run_search(
     num_workers: int = 1,
     dask: str | None = None,
     time_limit_s: float = math.inf,
+    count_within: float = 0.0,
     on_progress: OnProgress = lambda _progress: None,
     should_stop: Callable[[], bool] = lambda: False,
 ) -> SearchResult:
@@ -66,18 +69,21 @@ def run_search(
         num_workers: Processes on this machine.
         dask: Address of a Dask scheduler, whose workers are then used instead.
         time_limit_s: After this the incumbent and its gap are the answer.
+        count_within: After the proof also settle which designs lie within this fraction of the best.
         on_progress: Called now and then; cannot fail the run.
         should_stop: Asked between batches.
     """
+    if not 0 <= count_within < 1:
+        raise SpecError("count_within", count_within, "must be a fraction from 0 to below 1", "0.01 is 1 %")
     began = time.perf_counter()
     evaluator = SpaceEvaluator(settings)
     store = _open(folder, resume, settings, evaluator)
     try:
         workers = start_workers(settings, evaluator, num_workers, dask)
         try:
-            return _Search(
-                settings, evaluator, workers, store, began, time_limit_s, on_progress, should_stop
-            ).run()
+            return _Search(settings, evaluator, workers, store, began, time_limit_s, on_progress, should_stop).run(
+                count_within
+            )
         finally:
             workers.close()
     finally:
@@ -125,7 +131,7 @@ class _Search:
         self._bounds: dict[int, list[Floats]] = {}
         self._last = EngineProgress(incumbent=None, bound=math.inf, num_open=0, num_refined=0, num_evaluated=0)
 
-    def run(self) -> SearchResult:
+    def run(self, count_within: float) -> SearchResult:
         coarse = self.evaluator.coarse()
         known: Sequence[Evaluation] = list(self.store.evaluations()) if self.store else []
         outcome = run_best_first(
@@ -140,6 +146,20 @@ class _Search:
             should_stop=self._must_stop,
             exhaustive=self.settings.exhaustive,
         )
+        if outcome.is_complete:
+            # What an earlier session settled near the best counts too.
+            settle_near_best(
+                outcome,
+                coarse,
+                count_within,
+                refine=self._refine,
+                evaluate=self._evaluate,
+                batch_size=BATCH_SIZE,
+                refine_size=REFINE_SIZE,
+                known=known,
+                on_batch=self._on_near_batch,
+                should_stop=self._must_stop,
+            )
         result = self._result(outcome, coarse)
         if self.store is not None:
             self.store.record_bounds(bound_table(outcome, coarse))
@@ -154,6 +174,9 @@ class _Search:
         return self.evaluator.refined(designs, found)
 
     def _evaluate(self, designs: Sequence[int], cutoff: float) -> Iterator[Evaluation]:
+        # Bounds are kept until they are used: a design taken up again has none left.
+        if missing := [design for design in designs if design not in self._bounds]:
+            self._refine(missing)
         return self.workers.evaluate(designs, [self._bounds.pop(design) for design in designs], cutoff)
 
     def _on_batch(self, batch: list[Evaluation], progress: EngineProgress) -> None:
@@ -171,6 +194,12 @@ class _Search:
                 )
         self._last = progress
         self._report("solving")
+
+    def _on_near_batch(self, batch: list[Evaluation], num_left: int) -> None:
+        if self.store is not None:
+            self.store.record_evaluations(batch)
+        self._last = replace(self._last, num_open=num_left, num_evaluated=self._last.num_evaluated + len(batch))
+        self._report("counting near the best")
 
     def _report(self, phase: str) -> None:
         incumbent = self._last.incumbent
