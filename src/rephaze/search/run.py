@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from rephaze.search.bounding import ModelBounds
 from rephaze.search.certificate import bound_table, certify
 from rephaze.search.engine import EngineOutcome, EngineProgress, run_best_first
 from rephaze.search.evaluator import SpaceEvaluator
@@ -120,7 +121,8 @@ class _Search:
         self.settings, self.evaluator, self.workers, self.store = settings, evaluator, workers, store
         self.began, self.time_limit_s = began, time_limit_s
         self.on_progress, self.should_stop = on_progress, should_stop
-        self._bounds: dict[int, list[Floats]] = {}
+        self._bounds: dict[int, tuple[list[ModelBounds], int]] = {}
+        """Where each refined design's bounds are: of which chunk, and at which place."""
         self._last = EngineProgress(incumbent=None, bound=math.inf, num_open=0, num_refined=0, num_evaluated=0)
 
     def run(self) -> SearchResult:
@@ -148,11 +150,13 @@ class _Search:
         self._report("bounding")
         found = self.workers.unit_bounds(designs)
         for position, design in enumerate(designs):
-            self._bounds[design] = [batch_s_uc[:, position] for batch_s_uc in found]
+            self._bounds[design] = (found, position)
         return self.evaluator.refined(designs, found)
 
     def _evaluate(self, designs: Sequence[int], cutoff: float) -> Iterator[Evaluation]:
-        return self.workers.evaluate(designs, [self._bounds.pop(design) for design in designs], cutoff)
+        places = [self._bounds.pop(design) for design in designs]
+        bounds = [[own.chip(position) for own in found] for found, position in places]
+        return self.workers.evaluate(designs, bounds, cutoff)
 
     def _on_batch(self, batch: list[Evaluation], progress: EngineProgress) -> None:
         if self.store is not None:
