@@ -197,7 +197,7 @@ def _best_of(
     evaluator = yardstick.evaluator
     bounds = evaluator.unit_bounds(designs)
     for position, design in enumerate(designs):
-        own = [batch_s_uc[:, position] for batch_s_uc in bounds]
+        own = [model.chip(position) for model in bounds]
         found = evaluator.evaluate(design, own, best.objective if best else -math.inf)
         if found.is_exact and found.objective > (best.objective if best else 0.0):
             best = found

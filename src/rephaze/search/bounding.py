@@ -7,14 +7,18 @@ Two sieves, each tested to be an upper bound of what the exact evaluation finds:
 2. *Layer bounds*: for each unit (degree, microbatch, policy), the schedule bound of every layer on closed-form
    operator bounds, then the placement bound over all depths and degrees that fit in memory.
 
-Axis letters: c = chip, t = layer type, u = unit.
+Axis letters: c = chip, t = layer type, u = unit, k = pair of degree and microbatch size.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
+
 import numpy as np
 from numpy.typing import NDArray
 
+from rephaze.estimate.models import CostModel
 from rephaze.estimate.table import Estimator
 from rephaze.estimate.weights import lane_ops
 from rephaze.schedule.bounds import lower_bounds
@@ -33,30 +37,62 @@ CHUNK = 4096
 """Chips bounded at a time: keeps the tables within tens of megabytes."""
 
 
-def device_time_batch_s(work: ModelWork, chips: ChipTable, has_memory_terms: bool) -> Floats:
+@dataclass(frozen=True, eq=False, kw_only=True, slots=True)
+class ModelBounds:
+    """Lower bounds of one model on some chips: batch times by unit, and the layer times they come from."""
+
+    batch_s_uc: Floats
+    forward_s_kct: Floats
+    backward_s_kct: Floats
+
+    def chip(self, c: int) -> ModelBounds:
+        """Those of one chip."""
+        only = slice(c, c + 1)
+        return ModelBounds(
+            batch_s_uc=self.batch_s_uc[:, only],
+            forward_s_kct=self.forward_s_kct[:, only],
+            backward_s_kct=self.backward_s_kct[:, only],
+        )
+
+
+def joined_bounds(pieces: Sequence[ModelBounds]) -> ModelBounds:
+    """Bounds of several sets of chips as one, in the order given."""
+    return ModelBounds(
+        batch_s_uc=np.concatenate([piece.batch_s_uc for piece in pieces], axis=1),
+        forward_s_kct=np.concatenate([piece.forward_s_kct for piece in pieces], axis=1),
+        backward_s_kct=np.concatenate([piece.backward_s_kct for piece in pieces], axis=1),
+    )
+
+
+def device_time_batch_s(work: ModelWork, chips: ChipTable, model: CostModel) -> Floats:
     """A batch time no plan beats, by the busiest resource of each layer.
 
     Per sample only: what a layer reads once a microbatch (its weights) is left out, so that the bound holds for
-    every microbatch size; degrees above one only add communication to the same work.
+    every microbatch size.
     """
-    graph = work.graphs[min(work.tp_degrees)]
-    scenario = work.scenario
+    least_c: Floats = np.minimum.reduce([_per_sample_s(work, tp, chips, model) for tp in work.tp_degrees])
+    return least_c * (work.scenario.training.global_batch / work.scenario.cluster.num_devices)
+
+
+def _per_sample_s(work: ModelWork, tp: int, chips: ChipTable, model: CostModel) -> Floats:
+    """Seconds of one device that a sample takes at a degree."""
+    graph = work.graphs[tp]
     per_sample_s = np.zeros(len(chips))
     counts = np.bincount(np.array(graph.layer_type_of), minlength=len(graph.layer_types))
     for count, kind in zip(counts.tolist(), graph.layer_types, strict=True):
-        # At the smallest degree each member of a group does its share, the group together all of it; a layer
-        # that is not sharded may have a stage, and so a device, of its own.
+        # Each member of a group does its share, the group together all of it; a layer that is not sharded may
+        # have a stage, and so a device, of its own.
         members = graph.tp if kind.is_sharded else 1
         for one_pass in (kind.forward, kind.backward):
-            per_sample_s += count * members * _pass_per_sample_s(one_pass, chips, has_memory_terms)
-    return per_sample_s * scenario.training.global_batch / scenario.cluster.num_devices
+            per_sample_s += count * members * _pass_per_sample_s(one_pass, chips, model)
+    return per_sample_s
 
 
-def _pass_per_sample_s(graph: OpGraph, chips: ChipTable, has_memory_terms: bool) -> Floats:
+def _pass_per_sample_s(graph: OpGraph, chips: ChipTable, model: CostModel) -> Floats:
     macs = float(sum(_least_macs(op) for op in graph.ops))
     array_s = macs / (chips.num_macs * chips.clock_hz)
-    if not has_memory_terms:
-        return array_s
+    if not model.has_memory_terms:
+        return np.maximum(array_s, _least_words_s(graph, chips, model))
     lanes = sum(
         lane_ops(item.function) * item.num_elements.per_sample
         for op in graph.ops
@@ -65,6 +101,25 @@ def _pass_per_sample_s(graph: OpGraph, chips: ChipTable, has_memory_terms: bool)
     )
     lanes_s = lanes / (chips.num_lanes * chips.clock_hz)
     return np.maximum(array_s, np.maximum(lanes_s, _least_hbm_bytes(graph) / chips.hbm_bytes_per_s))
+
+
+def _least_words_s(graph: OpGraph, chips: ChipTable, model: CostModel) -> Floats:
+    """Time per sample of what GEMMs must move between scratchpads and arrays under the paper's rates.
+
+    Two tensors move once for every side of the array's tile, the third for the scratchpad tile's; any two sides
+    multiply to at most the scratchpad, so 1/x + 1/y + 1/z is no less than 3 / sqrt(scratchpad).
+    """
+    words_c = np.zeros(len(chips))
+    a_mac_c = 3.0 / np.sqrt(chips.tensor_scratchpad_bytes / 2.0)
+    for op in graph.ops:
+        if op.gemm is None:
+            continue
+        sizes = (op.gemm.batch, op.gemm.m, op.gemm.n, op.gemm.k)
+        one, two = (np.array([size.at(b) for size in sizes], dtype=np.float64) for b in (1, 2))
+        # Outputs are not read back before they are written. Where they do not grow with the samples (gradients of
+        # weights), that is spared once a microbatch: most a sample in the smallest.
+        words_c += np.maximum((two.prod() - one.prod()) * a_mac_c - one[:3].prod(), 0.0)
+    return words_c / (model.array_words_per_cycle * chips.clock_hz)
 
 
 def least_energy_per_sample_j(work: ModelWork, chips: ChipTable, energy: AccessEnergy) -> Floats:
@@ -112,9 +167,9 @@ def _matrix_bytes(op: Op, microbatch: int) -> float:
     return 2.0 * batch * (m * k + k * n + m * n)
 
 
-def layer_bound_batch_s(
+def layer_bounds(
     work: ModelWork, estimator: Estimator, chips: ChipTable, memory_of_c: list[Memory], exclusion: Exclusion
-) -> Floats:
+) -> ModelBounds:
     """For each unit and chip, a batch time no plan of that unit beats; infinite where nothing fits.
 
     Args:
@@ -123,25 +178,23 @@ def layer_bound_batch_s(
         chips: The chips.
         memory_of_c: The largest memory each may have.
         exclusion: What all-cores operators exclude.
-
-    Returns:
-        batch_s_uc.
     """
     groups: dict[Memory, Ints] = {
         memory: np.flatnonzero([own == memory for own in memory_of_c]) for memory in dict.fromkeys(memory_of_c)
     }
+    times = [layer_bound_times(work, estimator, chips, tp, mb, exclusion) for tp, mb in work.pairs]
     batch_s_uc = np.full((len(work.units), len(chips)), np.inf)
-    times: dict[tuple[int, int], tuple[Floats, Floats]] = {}
     for u, unit in enumerate(work.units):
-        key = (unit.tp, unit.microbatch)
-        if key not in times:
-            times[key] = layer_bound_times(work, estimator, chips, unit.tp, unit.microbatch, exclusion)
-        forward_ct, backward_ct = times[key]
+        forward_ct, backward_ct = times[work.pairs.index((unit.tp, unit.microbatch))]
         for memory, members in groups.items():
             bounds = work.chip_bounds(unit, memory)
             batch_s_uc[u, members] = bounds.batch_s([(forward_ct[members], backward_ct[members])])
         batch_s_uc[u] = np.maximum(batch_s_uc[u], _unit_device_time_s(work, unit, forward_ct + backward_ct))
-    return batch_s_uc
+    return ModelBounds(
+        batch_s_uc=batch_s_uc,
+        forward_s_kct=np.stack([forward_ct for forward_ct, _ in times]),
+        backward_s_kct=np.stack([backward_ct for _, backward_ct in times]),
+    )
 
 
 def _unit_device_time_s(work: ModelWork, unit: Unit, work_s_ct: Floats) -> Floats:

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from rephaze.hardware.area import chip_area
 from rephaze.hardware.template import build_chips
 from rephaze.search.engine import EngineOutcome
-from rephaze.search.evaluator import MAPPED, SOLVED, SpaceEvaluator
+from rephaze.search.evaluator import MAPPED, PLACED, SOLVED, SpaceEvaluator
 from rephaze.types.run import NOT_REMOVED, BoundTable
 from rephaze.types.search import Certificate
 from rephaze.types.space import DesignSpace
@@ -60,7 +60,7 @@ def certify(evaluator: SpaceEvaluator, outcome: EngineOutcome, coarse_d: Floats)
 
 def bound_table(outcome: EngineOutcome, coarse_d: Floats) -> BoundTable:
     """The last bound of every design, and which bound removed it, for the run store."""
-    names = (DEVICE_TIME, LAYER_BOUNDS, MAPPED, SOLVED)
+    names = (DEVICE_TIME, LAYER_BOUNDS, PLACED, MAPPED, SOLVED)
     bound_d = coarse_d.copy()
     removed_by_d = np.zeros(len(coarse_d), dtype=np.int16)
     for design, bound in outcome.refined.items():

@@ -13,16 +13,16 @@ import os
 import platform
 from collections import OrderedDict
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from threading import Lock
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from rephaze.errors import RephazeError, RunError
 from rephaze.estimate.models import cost_model
+from rephaze.search.bounding import ModelBounds
 from rephaze.search.evaluator import SpaceEvaluator
 from rephaze.search.run import graph_digests
 from rephaze.search.warmup import use_one_thread
@@ -31,7 +31,8 @@ from rephaze.store.versions import current_versions
 from rephaze.types.run import RunVersions
 from rephaze.types.search import SearchSettings
 
-Floats = NDArray[np.float64]
+Packed = dict[str, tuple[Sequence[int], bytes]]
+"""Shape and little-endian bytes of each array of a ``ModelBounds``."""
 Reply = dict[str, Any]
 """Either ``refused`` (why), or what was asked for: ``bounds`` or ``evaluation``."""
 
@@ -56,26 +57,26 @@ def job_text(settings: SearchSettings) -> str:
 
 
 def bound_designs(job: str, designs: Sequence[int]) -> Reply:
-    """``bounds``: for each model, the bytes of batch_s_uc as ``SpaceEvaluator.unit_bounds`` gives it."""
+    """``bounds``: what ``SpaceEvaluator.unit_bounds`` gives, by model, packed."""
 
     def bound(evaluator: SpaceEvaluator) -> Reply:
-        return {"bounds": [to_bytes(batch_s_uc) for batch_s_uc in evaluator.unit_bounds(designs)]}
+        return {"bounds": [packed_bounds(own) for own in evaluator.unit_bounds(designs)]}
 
     return _answered(job, bound)
 
 
-def solve_design(job: str, design: int, bounds: Sequence[bytes], cutoff: float) -> Reply:
+def solve_design(job: str, design: int, bounds: Sequence[Packed], cutoff: float) -> Reply:
     """``evaluation``: the text of what ``SpaceEvaluator.evaluate`` gives.
 
     Args:
         job: The search.
         design: Position in the space.
-        bounds: For each model, the bytes of batch_s_u.
+        bounds: For each model, those of this design alone, packed.
         cutoff: The incumbent's objective.
     """
 
     def solve(evaluator: SpaceEvaluator) -> Reply:
-        found = evaluator.evaluate(design, [from_bytes(one) for one in bounds], cutoff)
+        found = evaluator.evaluate(design, [unpacked_bounds(own) for own in bounds], cutoff)
         return {"evaluation": json_text(to_json(found))}
 
     return _answered(job, solve)
@@ -87,14 +88,20 @@ def forget(job: str) -> None:
         _evaluators.pop(job, None)
 
 
-def to_bytes(values: Floats) -> bytes:
-    """Numbers as bytes, the same on every machine."""
-    return values.astype("<f8").tobytes()
+def packed_bounds(bounds: ModelBounds) -> Packed:
+    """Bounds as shapes and bytes, the same on every machine."""
+    arrays = {field.name: getattr(bounds, field.name) for field in fields(bounds)}
+    return {name: (array.shape, array.astype("<f8").tobytes()) for name, array in arrays.items()}
 
 
-def from_bytes(data: bytes) -> Floats:
-    """Numbers from ``to_bytes``, in one row."""
-    return np.frombuffer(data, dtype="<f8").astype(np.float64)
+def unpacked_bounds(packed: Packed) -> ModelBounds:
+    """The bounds that ``packed_bounds`` packed."""
+    return ModelBounds(
+        **{
+            name: np.frombuffer(data, dtype="<f8").astype(np.float64).reshape(shape)
+            for name, (shape, data) in packed.items()
+        }
+    )
 
 
 _one_task = Lock()

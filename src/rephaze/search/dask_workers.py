@@ -15,17 +15,22 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-import numpy as np
-from numpy.typing import NDArray
-
 from rephaze.errors import MissingExtraError, RunError, SpecError
-from rephaze.search.dask_tasks import Reply, bound_designs, forget, from_bytes, job_text, solve_design, to_bytes
+from rephaze.search.bounding import ModelBounds, joined_bounds
+from rephaze.search.dask_tasks import (
+    Reply,
+    bound_designs,
+    forget,
+    job_text,
+    packed_bounds,
+    solve_design,
+    unpacked_bounds,
+)
 from rephaze.search.workers import PIECES_PER_WORKER, split_designs
 from rephaze.store.record_json import from_json
 from rephaze.types.search import Evaluation, SearchSettings
 from rephaze.workload.zoo import ZOO_NAMES
 
-Floats = NDArray[np.float64]
 Task = Callable[..., Reply]
 
 PROTOCOLS = ("tcp", "tls", "ws", "wss", "ucx", "ucxx")
@@ -64,20 +69,19 @@ class DaskWorkers:
             raise
         self._without_workers_since: float | None = None
 
-    def unit_bounds(self, designs: Sequence[int]) -> list[Floats]:
+    def unit_bounds(self, designs: Sequence[int]) -> list[ModelBounds]:
         """As ``SpaceEvaluator.unit_bounds``, split over the workers."""
         pieces = split_designs(designs, self._num_workers() * PIECES_PER_WORKER)
-        found = []
-        for piece, reply in zip(pieces, self._replies(bound_designs, [(piece,) for piece in pieces]), strict=True):
-            found.append([from_bytes(data).reshape(-1, len(piece)) for data in reply["bounds"]])
-        return [np.concatenate(parts, axis=1) for parts in zip(*found, strict=True)]
+        replies = self._replies(bound_designs, [(piece,) for piece in pieces])
+        found = [[unpacked_bounds(own) for own in reply["bounds"]] for reply in replies]
+        return [joined_bounds(parts) for parts in zip(*found, strict=True)]
 
     def evaluate(
-        self, designs: Sequence[int], bounds: Sequence[list[Floats]], cutoff: float
+        self, designs: Sequence[int], bounds: Sequence[list[ModelBounds]], cutoff: float
     ) -> Iterator[Evaluation]:
         """Designs side by side; answers in the order asked."""
         calls = [
-            (design, [to_bytes(batch_s_u) for batch_s_u in own], cutoff)
+            (design, [packed_bounds(one) for one in own], cutoff)
             for design, own in zip(designs, bounds, strict=True)
         ]
         for reply in self._replies(solve_design, calls):

@@ -111,6 +111,8 @@ class _State:
         order = np.argsort(-coarse_d, kind="stable")
         self.order = order[coarse_d[order] > 0]
         self.num_taken = 0
+        self.open_d = np.where(coarse_d > 0, coarse_d, -np.inf)
+        """The best bound of each design that is not settled."""
         self.pool: list[tuple[float, int]] = []
         """Refined, unsolved designs as a heap of (-bound, design)."""
         self.refined: dict[int, float] = {}
@@ -154,6 +156,7 @@ class _State:
         for design, bound in zip(chunk, bounds.tolist(), strict=True):
             finer = min(bound, float(self.coarse_d[design]))
             self.refined[design] = finer
+            self.open_d[design] = finer if finer > 0 else -np.inf
             if finer > 0:
                 heapq.heappush(self.pool, (-finer, design))
 
@@ -166,6 +169,7 @@ class _State:
     def absorb(self, solved: list[Evaluation]) -> None:
         for item in solved:
             self.evaluations[item.design] = item
+            self.open_d[item.design] = -np.inf
             if not item.is_exact:
                 continue
             self.unproven_bound = max(self.unproven_bound, item.bound)
@@ -181,12 +185,12 @@ class _State:
         return max(self.objective, self.unproven_bound, self.next_coarse, self.next_refined)
 
     def progress(self) -> EngineProgress:
-        coarse_left = self.coarse_d[self.order[self.num_taken :]]
+        # Before any incumbent everything that is not settled is open.
+        floor = max(self.threshold, 0.0)
         return EngineProgress(
             incumbent=self.incumbent,
             bound=self.bound,
-            num_open=int((coarse_left >= self.threshold).sum())
-            + sum(-negated >= self.threshold for negated, _ in self.pool),
+            num_open=int((self.open_d >= floor).sum()),
             num_refined=len(self.refined),
             num_evaluated=len(self.evaluations),
         )

@@ -20,9 +20,9 @@ from rephaze.hardware.cost import chip_cost
 from rephaze.hardware.energy import access_energy
 from rephaze.hardware.space import DesignCensus, enumerate_designs
 from rephaze.schedule.solve import ScheduleMemo
-from rephaze.search.bounding import device_time_batch_s, layer_bound_batch_s, least_energy_per_sample_j
+from rephaze.search.bounding import ModelBounds, device_time_batch_s, layer_bounds, least_energy_per_sample_j
 from rephaze.search.engine import RELATIVE_SLACK
-from rephaze.search.exact import ChipSolver, UnitAnswer
+from rephaze.search.exact import ChipSolver, UnitAnswer, placed_bound_s
 from rephaze.search.objective import combine
 from rephaze.search.work import Memory, ModelWork
 from rephaze.types.chip import Chip, chip_table
@@ -33,8 +33,11 @@ from rephaze.units import UM2_PER_MM2
 
 Floats = NDArray[np.float64]
 
+PLACED = "plans on layer bounds"
 MAPPED = "mapped operators"
 SOLVED = "schedules and plans"
+BOUNDED, IS_PLACED, IS_MAPPED, IS_SOLVED = range(4)
+"""How far a unit has come."""
 
 
 class SpaceEvaluator:
@@ -62,25 +65,23 @@ class SpaceEvaluator:
     def coarse(self) -> Floats:
         """An upper bound of every design's objective, by device time."""
         chips = self.census.chips
-        batch_s_md = np.stack(
-            [device_time_batch_s(work, chips, self.model.has_memory_terms) for work in self.works]
-        )
+        batch_s_md = np.stack([device_time_batch_s(work, chips, self.model) for work in self.works])
         designs = np.arange(len(chips))
         return self._objective(batch_s_md, designs)
 
-    def unit_bounds(self, designs: Sequence[int]) -> list[Floats]:
-        """For each model, batch_s_uc: times no plan of a unit beats on these designs."""
+    def unit_bounds(self, designs: Sequence[int]) -> list[ModelBounds]:
+        """For each model, times no plan of a unit beats on these designs."""
         index = np.asarray(designs, dtype=np.intp)
         chips = self.census.chips.take(index)
         estimator = Estimator(
             chips, self._energy_of(index), self.settings.scenario.cluster, self.model, self._gemm_memo
         )
         memory = [self.memory_options(design)[-1] for design in designs]
-        return [layer_bound_batch_s(work, estimator, chips, memory, self.exclusion) for work in self.works]
+        return [layer_bounds(work, estimator, chips, memory, self.exclusion) for work in self.works]
 
-    def refined(self, designs: Sequence[int], bounds: list[Floats]) -> Floats:
+    def refined(self, designs: Sequence[int], bounds: list[ModelBounds]) -> Floats:
         """An upper bound of each design's objective, from its unit bounds."""
-        batch_s_mc = np.stack([batch_s_uc.min(axis=0) for batch_s_uc in bounds])
+        batch_s_mc = np.stack([own.batch_s_uc.min(axis=0) for own in bounds])
         return self._objective(batch_s_mc, np.asarray(designs, dtype=np.intp))
 
     def memory_options(self, design: int) -> list[Memory]:
@@ -101,12 +102,12 @@ class SpaceEvaluator:
             energy = access_energy(chip_table([chip]), self.settings.scenario.space.area_model)
         return ChipSolver(chip, energy, self.model, self.exclusion, self._gemm_memo, self._schedule_memo)
 
-    def evaluate(self, design: int, bounds: list[Floats], cutoff: float) -> Evaluation:
+    def evaluate(self, design: int, bounds: list[ModelBounds], cutoff: float) -> Evaluation:
         """One design, solved exactly, or dropped as soon as a bound falls below ``cutoff``.
 
         Args:
             design: Position in the space.
-            bounds: For each model, batch_s_u from ``unit_bounds``.
+            bounds: For each model, those of ``unit_bounds`` for this design alone.
             cutoff: The incumbent's objective.
         """
         return _DesignSearch(self, design, bounds, cutoff).run()
@@ -170,16 +171,17 @@ class SpaceEvaluator:
 class _DesignSearch:
     """Best first over the units of all models on one design."""
 
-    def __init__(self, space: SpaceEvaluator, design: int, bounds: list[Floats], cutoff: float) -> None:
+    def __init__(self, space: SpaceEvaluator, design: int, bounds: list[ModelBounds], cutoff: float) -> None:
         self.space, self.design, self.cutoff = space, design, cutoff
         self.solver = space.solver(design)
         self.memory = space.memory_options(design)[-1]
         self.upper = [
-            np.array([space.bound_of(design, work, float(batch_s)) for batch_s in batch_s_u])
-            for work, batch_s_u in zip(space.works, bounds, strict=True)
+            np.array([space.bound_of(design, work, float(batch_s)) for batch_s in own.batch_s_uc[:, 0]])
+            for work, own in zip(space.works, bounds, strict=True)
         ]
         """By model and unit: no plan has a better value."""
-        self.stage = [np.zeros(len(batch_s_u), dtype=np.int64) for batch_s_u in bounds]
+        self.bounds = bounds
+        self.stage = [np.full(len(upper), BOUNDED, dtype=np.int64) for upper in self.upper]
         self.best: list[tuple[float, int, UnitAnswer] | None] = [None] * len(bounds)
         self.unproven = [0.0] * len(bounds)
         """Values that unproven schedules might still reach."""
@@ -199,7 +201,7 @@ class _DesignSearch:
 
     def _model_upper(self, m: int) -> float:
         best = self.best[m]
-        open_upper = float(self.upper[m][self.stage[m] < 2].max(initial=0.0))
+        open_upper = float(self.upper[m][self.stage[m] < IS_SOLVED].max(initial=0.0))
         return max(open_upper, best[0] if best else 0.0, self.unproven[m])
 
     def _model_to_refine(self) -> int | None:
@@ -207,7 +209,7 @@ class _DesignSearch:
         widest, chosen = 1.0, None
         for m in range(len(self.upper)):
             best = self.best[m]
-            open_upper = float(self.upper[m][self.stage[m] < 2].max(initial=0.0))
+            open_upper = float(self.upper[m][self.stage[m] < IS_SOLVED].max(initial=0.0))
             if open_upper <= (best[0] if best else 0.0):
                 continue
             ratio = open_upper / best[0] if best else math.inf
@@ -217,21 +219,27 @@ class _DesignSearch:
 
     def _refine(self, m: int) -> None:
         work = self.space.works[m]
-        is_open = self.stage[m] < 2
+        is_open = self.stage[m] < IS_SOLVED
         u = int(np.argmax(np.where(is_open, self.upper[m], -1.0)))
         unit = work.units[u]
-        if self.stage[m][u] == 0:
-            batch_s = self.solver.bound_batch_s(work, unit, self.memory)
-            self.upper[m][u] = min(self.upper[m][u], self.space.bound_of(self.design, work, batch_s))
-            self.stage[m][u] = 1
-            self.finest = MAPPED
-            return
         best = self.best[m]
         # For any objective but energy a slower plan of the same model is of no use.
         is_timed = self.space.settings.objective is not Objective.PER_WATT
         cutoff_s = best[2].batch_s if best and is_timed else math.inf
+        if self.stage[m][u] < IS_MAPPED:
+            if self.stage[m][u] == BOUNDED:
+                pair = work.pairs.index((unit.tp, unit.microbatch))
+                times = (self.bounds[m].forward_s_kct[pair, 0], self.bounds[m].backward_s_kct[pair, 0])
+                batch_s = placed_bound_s(work, unit, self.memory, *times, cutoff_s)
+                self.finest = self.finest or PLACED
+            else:
+                batch_s = self.solver.bound_batch_s(work, unit, self.memory, cutoff_s)
+                self.finest = MAPPED if self.finest != SOLVED else SOLVED
+            self.upper[m][u] = min(self.upper[m][u], self.space.bound_of(self.design, work, batch_s))
+            self.stage[m][u] += 1
+            return
         answer = self.solver.solve(work, unit, self.memory, cutoff_s)
-        self.stage[m][u] = 2
+        self.stage[m][u] = IS_SOLVED
         self.finest = SOLVED
         reachable = self.space.bound_of(self.design, work, answer.bound_s)
         value = self.space.value_of(self.design, answer.batch_s, answer.energy_per_sample_j)

@@ -47,6 +47,16 @@ class PassTimes:
     energy_j: float
 
 
+def placed_bound_s(
+    work: ModelWork, unit: Unit, memory: Memory, forward_s_t: Floats, backward_s_t: Floats, cutoff_s: float
+) -> float:
+    """A batch time no plan of the unit beats if no layer is faster than given; ``cutoff_s`` if it is no less."""
+    if not (np.isfinite(forward_s_t).all() and np.isfinite(backward_s_t).all()):
+        return math.inf
+    kinds = np.array(work.layer_type_of)
+    return work.placer(unit, memory).solve([(forward_s_t[kinds], backward_s_t[kinds])], cutoff_s).bound_s
+
+
 class ChipSolver:
     """Exact times and plans of models on one chip.
 
@@ -78,11 +88,10 @@ class ChipSolver:
         self._tables: dict[tuple[str, int, int, int, int], LatencyTable] = {}
         self._times: dict[tuple[str, int, int, int, int], PassTimes] = {}
 
-    def bound_batch_s(self, work: ModelWork, unit: Unit, memory: Memory) -> float:
-        """A batch time no plan of the unit beats, from mapped operators and schedule bounds."""
+    def bound_batch_s(self, work: ModelWork, unit: Unit, memory: Memory, cutoff_s: float = math.inf) -> float:
+        """A batch time no plan of the unit beats, from mapped operators, schedule bounds and the best plan."""
         forward, backward = self._columns(work, unit, proven=False)
-        found = work.chip_bounds(unit, memory).batch_s([(forward[None, :], backward[None, :])])
-        return float(found[0])
+        return placed_bound_s(work, unit, memory, forward, backward, cutoff_s)
 
     def solve(self, work: ModelWork, unit: Unit, memory: Memory, cutoff_s: float) -> UnitAnswer:
         """The best plan of the unit, if it is below ``cutoff_s``."""

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rephaze.errors import SpecError
+from rephaze.search.bounding import ModelBounds
 from rephaze.search.certificate import bound_table, certify
 from rephaze.search.engine import EngineOutcome, EngineProgress, run_best_first
 from rephaze.search.evaluator import SpaceEvaluator
@@ -128,7 +129,8 @@ class _Search:
         self.settings, self.evaluator, self.workers, self.store = settings, evaluator, workers, store
         self.began, self.time_limit_s = began, time_limit_s
         self.on_progress, self.should_stop = on_progress, should_stop
-        self._bounds: dict[int, list[Floats]] = {}
+        self._bounds: dict[int, tuple[list[ModelBounds], int]] = {}
+        """Where each refined design's bounds are: of which chunk, and at which place."""
         self._last = EngineProgress(incumbent=None, bound=math.inf, num_open=0, num_refined=0, num_evaluated=0)
 
     def run(self, count_within: float) -> SearchResult:
@@ -170,14 +172,16 @@ class _Search:
         self._report("bounding")
         found = self.workers.unit_bounds(designs)
         for position, design in enumerate(designs):
-            self._bounds[design] = [batch_s_uc[:, position] for batch_s_uc in found]
+            self._bounds[design] = (found, position)
         return self.evaluator.refined(designs, found)
 
     def _evaluate(self, designs: Sequence[int], cutoff: float) -> Iterator[Evaluation]:
         # Bounds are kept until they are used: a design taken up again has none left.
         if missing := [design for design in designs if design not in self._bounds]:
             self._refine(missing)
-        return self.workers.evaluate(designs, [self._bounds.pop(design) for design in designs], cutoff)
+        places = [self._bounds.pop(design) for design in designs]
+        bounds = [[own.chip(position) for own in found] for found, position in places]
+        return self.workers.evaluate(designs, bounds, cutoff)
 
     def _on_batch(self, batch: list[Evaluation], progress: EngineProgress) -> None:
         if self.store is not None:

@@ -81,6 +81,8 @@ class ModelWork:
             if microbatch <= training.global_batch
             for policy in _policies(training.recompute)
         )
+        self.pairs = tuple(dict.fromkeys((unit.tp, unit.microbatch) for unit in self.units))
+        """Degrees and microbatch sizes: what layer times depend on."""
         self.layer_type_of = self.graphs[self.tp_degrees[0]].layer_type_of
         self._placers: dict[tuple[Unit, Memory], Placer] = {}
         self._bounds: dict[tuple[Unit, Memory], ChipBounds] = {}

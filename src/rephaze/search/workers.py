@@ -15,15 +15,11 @@ from multiprocessing import get_context, parent_process
 from threading import Thread
 from typing import Protocol
 
-import numpy as np
-from numpy.typing import NDArray
-
 from rephaze.errors import RunError
+from rephaze.search.bounding import ModelBounds, joined_bounds
 from rephaze.search.evaluator import SpaceEvaluator
 from rephaze.search.warmup import WARM_UPS, use_one_thread
 from rephaze.types.search import Evaluation, SearchSettings
-
-Floats = NDArray[np.float64]
 
 PIECES_PER_WORKER = 2
 
@@ -31,12 +27,12 @@ PIECES_PER_WORKER = 2
 class Workers(Protocol):
     """Bounds and solves designs."""
 
-    def unit_bounds(self, designs: Sequence[int]) -> list[Floats]:
+    def unit_bounds(self, designs: Sequence[int]) -> list[ModelBounds]:
         """As ``SpaceEvaluator.unit_bounds``."""
         ...
 
     def evaluate(
-        self, designs: Sequence[int], bounds: Sequence[list[Floats]], cutoff: float
+        self, designs: Sequence[int], bounds: Sequence[list[ModelBounds]], cutoff: float
     ) -> Iterator[Evaluation]:
         """As ``SpaceEvaluator.evaluate``, one design after another."""
         ...
@@ -52,12 +48,12 @@ class InProcess:
     def __init__(self, evaluator: SpaceEvaluator) -> None:
         self._evaluator = evaluator
 
-    def unit_bounds(self, designs: Sequence[int]) -> list[Floats]:
+    def unit_bounds(self, designs: Sequence[int]) -> list[ModelBounds]:
         """As ``SpaceEvaluator.unit_bounds``."""
         return self._evaluator.unit_bounds(designs)
 
     def evaluate(
-        self, designs: Sequence[int], bounds: Sequence[list[Floats]], cutoff: float
+        self, designs: Sequence[int], bounds: Sequence[list[ModelBounds]], cutoff: float
     ) -> Iterator[Evaluation]:
         """One design after another."""
         for design, own in zip(designs, bounds, strict=True):
@@ -90,17 +86,17 @@ class LocalProcesses:
         finally:
             signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
-    def unit_bounds(self, designs: Sequence[int]) -> list[Floats]:
+    def unit_bounds(self, designs: Sequence[int]) -> list[ModelBounds]:
         """As ``SpaceEvaluator.unit_bounds``, split over the workers."""
         pieces = split_designs(designs, self.num_workers * PIECES_PER_WORKER)
         try:
             found = list(self._pool.map(_unit_bounds, pieces))
         except BrokenProcessPool as error:
             raise _lost() from error
-        return [np.concatenate(parts, axis=1) for parts in zip(*found, strict=True)]
+        return [joined_bounds(parts) for parts in zip(*found, strict=True)]
 
     def evaluate(
-        self, designs: Sequence[int], bounds: Sequence[list[Floats]], cutoff: float
+        self, designs: Sequence[int], bounds: Sequence[list[ModelBounds]], cutoff: float
     ) -> Iterator[Evaluation]:
         """Designs side by side; answers in the order asked."""
         try:
@@ -148,12 +144,12 @@ def _end_with_the_driver() -> None:
     os._exit(1)
 
 
-def _unit_bounds(designs: list[int]) -> list[Floats]:
+def _unit_bounds(designs: list[int]) -> list[ModelBounds]:
     assert _evaluator is not None
     return _evaluator.unit_bounds(designs)
 
 
-def _evaluate(design: int, bounds: list[Floats], cutoff: float) -> Evaluation:
+def _evaluate(design: int, bounds: list[ModelBounds], cutoff: float) -> Evaluation:
     assert _evaluator is not None
     return _evaluator.evaluate(design, bounds, cutoff)
 

@@ -15,7 +15,7 @@ import numpy as np
 from rephaze.estimate.table import Estimator
 from rephaze.hardware.area import chip_area
 from rephaze.hardware.cost import chip_cost
-from rephaze.search.bounding import layer_bound_batch_s
+from rephaze.search.bounding import layer_bounds
 from rephaze.search.evaluator import SpaceEvaluator
 from rephaze.search.exact import ChipSolver, UnitAnswer
 from rephaze.search.expert import ExpertPlanner
@@ -123,7 +123,7 @@ class Yardstick:
         memories = self.memories(solver.chip)
         largest = memories[-1]
         estimator = Estimator(solver.table, solver.energy, work.scenario.cluster, solver.model)
-        bounds_uc = layer_bound_batch_s(work, estimator, solver.table, [largest], solver.exclusion)
+        bounds_uc = layer_bounds(work, estimator, solver.table, [largest], solver.exclusion).batch_s_uc
         queue = [(float(bound), LAYER_BOUND, u) for u, bound in enumerate(bounds_uc[:, 0]) if np.isfinite(bound)]
         heapq.heapify(queue)
         # The plan of least energy need not be the fastest: nothing is dropped by time then.
