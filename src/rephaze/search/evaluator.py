@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import cached_property
 
 import numpy as np
@@ -29,6 +30,7 @@ from rephaze.types.chip import Chip, chip_table
 from rephaze.types.energy import AccessEnergy
 from rephaze.types.schedule import Exclusion
 from rephaze.types.search import Evaluation, ModelPlan, Objective, SearchSettings
+from rephaze.types.space import AreaModel
 from rephaze.units import UM2_PER_MM2
 
 Floats = NDArray[np.float64]
@@ -56,6 +58,8 @@ class SpaceEvaluator:
         self.exclusion = Exclusion(scenario.all_cores_excludes)
         self._gemm_memo, self._schedule_memo = GemmMemo(), ScheduleMemo()
         self._least_j: dict[str, Floats] = {}
+        self._factors: dict[int, Floats] = {}
+        """By memory size, where it is priced: what turns throughputs into objectives."""
 
     @cached_property
     def energy(self) -> AccessEnergy:
@@ -110,7 +114,19 @@ class SpaceEvaluator:
             bounds: For each model, those of ``unit_bounds`` for this design alone.
             cutoff: The incumbent's objective.
         """
-        return _DesignSearch(self, design, bounds, cutoff).run()
+        found: list[Evaluation] = []
+        for memory in self.priced_memories(design):
+            least = max([cutoff, *(item.objective for item in found)])
+            found.append(_DesignSearch(self, design, bounds, least, memory).run())
+        return _of_best_memory(found)
+
+    def priced_memories(self, design: int) -> list[Memory]:
+        """Memories a design must be tried with, smallest first.
+
+        More memory never slows a plan: where its price is no part of the objective, the largest is enough.
+        """
+        options = self.memory_options(design)
+        return options if self.settings.objective is Objective.PER_USD else options[-1:]
 
     def _energy_of(self, index: NDArray[np.intp]) -> AccessEnergy:
         from dataclasses import fields
@@ -136,28 +152,44 @@ class SpaceEvaluator:
 
     @cached_property
     def value_factor(self) -> Floats:
-        """What turns a design's throughput into its objective."""
+        """What turns a design's throughput into its objective, with the cheapest memory it may have."""
         num_devices = self.settings.scenario.cluster.num_devices
         if self.settings.objective is Objective.PER_AREA:
             return UM2_PER_MM2 / (self.census.area_um2_c * num_devices)
         if self.settings.objective is Objective.PER_USD:
-            # Cost at the 7 nm of the corrected model, whatever model limits the area.
-            from rephaze.types.space import AreaModel
-
-            area_um2 = chip_area(self.census.chips, AreaModel.CORRECTED).total_um2_c
-            return 1.0 / (chip_cost(area_um2, self.census.chips.hbm_bytes).total_usd_c * num_devices)
+            options = self.settings.scenario.space.hbm_bytes_options
+            if options:
+                return self._per_usd(np.full(self.census.num_designs, min(options), dtype=np.int64))
+            return self._per_usd(self.census.chips.hbm_bytes)
         return np.ones(self.census.num_designs)
 
-    def value_of(self, design: int, batch_s: float, energy_per_sample_j: float) -> float:
-        """A model's objective on a design from its exact plan."""
+    def _factor(self, design: int, memory: Memory) -> float:
+        """What turns a design's throughput into its objective, with this memory."""
+        is_priced = self.settings.objective is Objective.PER_USD and self.settings.scenario.space.hbm_bytes_options
+        if not is_priced:
+            return float(self.value_factor[design])
+        if memory.hbm_bytes not in self._factors:
+            sizes = np.full(self.census.num_designs, memory.hbm_bytes, dtype=np.int64)
+            self._factors[memory.hbm_bytes] = self._per_usd(sizes)
+        return float(self._factors[memory.hbm_bytes][design])
+
+    def _per_usd(self, hbm_bytes_d: NDArray[np.int64]) -> Floats:
+        """One over the cost of a cluster of each design, with memories of these sizes."""
+        # Cost at the 7 nm of the corrected model, whatever model limits the area.
+        area_um2_d = chip_area(self.census.chips, AreaModel.CORRECTED).total_um2_c
+        num_devices = self.settings.scenario.cluster.num_devices
+        return 1.0 / (chip_cost(area_um2_d, hbm_bytes_d).total_usd_c * num_devices)
+
+    def value_of(self, design: int, memory: Memory, batch_s: float, energy_per_sample_j: float) -> float:
+        """A model's objective on a design with this memory, from its exact plan."""
         if not math.isfinite(batch_s):
             return 0.0
         if self.settings.objective is Objective.PER_WATT:
             return 1.0 / energy_per_sample_j
-        return self.settings.scenario.training.global_batch / batch_s * float(self.value_factor[design])
+        return self.settings.scenario.training.global_batch / batch_s * self._factor(design, memory)
 
-    def bound_of(self, design: int, work: ModelWork, batch_s: float) -> float:
-        """A model's objective on a design at best, if no plan is faster than ``batch_s``."""
+    def bound_of(self, design: int, memory: Memory, work: ModelWork, batch_s: float) -> float:
+        """A model's objective on a design with this memory at best, if no plan is faster than ``batch_s``."""
         if not math.isfinite(batch_s):
             return 0.0
         if self.settings.objective is Objective.PER_WATT:
@@ -165,18 +197,30 @@ class SpaceEvaluator:
             idle_j = float(self.energy.idle_w_c[design]) * scenario.cluster.num_devices * batch_s
             least_j = float(self._least_energy_j(work)[design]) + idle_j / scenario.training.global_batch
             return 1.0 / least_j
-        return self.value_of(design, batch_s, math.inf)
+        return self.value_of(design, memory, batch_s, math.inf)
+
+
+def _of_best_memory(found: list[Evaluation]) -> Evaluation:
+    """What is known of a design from its evaluations with each memory; the smaller one where both are as good."""
+    solved = [item for item in found if item.is_exact and item.objective > 0]
+    if solved:
+        # A memory that was dropped is no better than one that was solved before it, or than the cutoff.
+        best = max(solved, key=lambda item: item.objective)
+        return replace(best, bound=max(item.bound for item in solved))
+    dropped = [item for item in found if not item.is_exact]
+    return max(dropped, key=lambda item: item.bound) if dropped else found[-1]
 
 
 class _DesignSearch:
-    """Best first over the units of all models on one design."""
+    """Best first over the units of all models on one design with one memory."""
 
-    def __init__(self, space: SpaceEvaluator, design: int, bounds: list[ModelBounds], cutoff: float) -> None:
-        self.space, self.design, self.cutoff = space, design, cutoff
+    def __init__(
+        self, space: SpaceEvaluator, design: int, bounds: list[ModelBounds], cutoff: float, memory: Memory
+    ) -> None:
+        self.space, self.design, self.cutoff, self.memory = space, design, cutoff, memory
         self.solver = space.solver(design)
-        self.memory = space.memory_options(design)[-1]
         self.upper = [
-            np.array([space.bound_of(design, work, float(batch_s)) for batch_s in own.batch_s_uc[:, 0]])
+            np.array([space.bound_of(design, memory, work, float(batch_s)) for batch_s in own.batch_s_uc[:, 0]])
             for work, own in zip(space.works, bounds, strict=True)
         ]
         """By model and unit: no plan has a better value."""
@@ -235,14 +279,14 @@ class _DesignSearch:
             else:
                 batch_s = self.solver.bound_batch_s(work, unit, self.memory, cutoff_s)
                 self.finest = MAPPED if self.finest != SOLVED else SOLVED
-            self.upper[m][u] = min(self.upper[m][u], self.space.bound_of(self.design, work, batch_s))
+            self.upper[m][u] = min(self.upper[m][u], self.space.bound_of(self.design, self.memory, work, batch_s))
             self.stage[m][u] += 1
             return
         answer = self.solver.solve(work, unit, self.memory, cutoff_s)
         self.stage[m][u] = IS_SOLVED
         self.finest = SOLVED
-        reachable = self.space.bound_of(self.design, work, answer.bound_s)
-        value = self.space.value_of(self.design, answer.batch_s, answer.energy_per_sample_j)
+        reachable = self.space.bound_of(self.design, self.memory, work, answer.bound_s)
+        value = self.space.value_of(self.design, self.memory, answer.batch_s, answer.energy_per_sample_j)
         if answer.bound_s < answer.batch_s and answer.bound_s < cutoff_s:
             self.unproven[m] = max(self.unproven[m], reachable)
         if value > (best[0] if best else 0.0):
@@ -262,13 +306,14 @@ class _DesignSearch:
         )
 
     def _plan(self, m: int) -> ModelPlan:
-        """The model's plan on the smallest memory it does not lose by."""
+        """The model's plan on the smallest memory it does not lose by, or on the one that was priced."""
         best = self.best[m]
         assert best is not None
         work = self.space.works[m]
         _, u, answer = best
         unit = work.units[u]
-        for memory in self.space.memory_options(self.design)[:-1]:
+        is_priced = len(self.space.priced_memories(self.design)) > 1
+        for memory in [] if is_priced else self.space.memory_options(self.design)[:-1]:
             smaller = self.solver.solve(work, unit, memory, math.inf)
             if smaller.plan is not None and smaller.batch_s <= answer.batch_s:
                 return self.solver.model_plan(work, unit, memory, smaller)

@@ -126,8 +126,12 @@ def _upper_bounds(
 ) -> Floats:
     """For each design, a throughput it cannot exceed; minus infinity where it is known exactly."""
     upper_d = evaluator.coarse()
-    # Plans of least energy say nothing of the fastest ones: then only the bounds by time hold.
-    if settings.objective is not Objective.PER_WATT:
+    # Plans of least energy or on the best-priced memory say nothing of the fastest ones: then only the bounds by
+    # time hold.
+    is_memory_priced = (
+        settings.objective is Objective.PER_USD and len(settings.scenario.space.hbm_bytes_options) > 1
+    )
+    if settings.objective is not Objective.PER_WATT and not is_memory_priced:
         factor_d = SpaceEvaluator(settings).value_factor
         for item in evaluations:
             # An exact value is a point itself; a bound above it is left by schedules not proven.

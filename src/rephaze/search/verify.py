@@ -32,7 +32,7 @@ from rephaze.search.work import ModelWork
 from rephaze.store.run import RunStore
 from rephaze.types.chip import chip_table
 from rephaze.types.run import RunInfo
-from rephaze.types.search import Evaluation, ModelPlan, SearchResult, SearchStatus
+from rephaze.types.search import Evaluation, ModelPlan, Objective, SearchResult, SearchStatus
 from rephaze.types.verification import Check
 
 Floats = NDArray[np.float64]
@@ -152,6 +152,12 @@ class _RunCheck:
             return
         if result.chip != self.evaluator.census.chips.chip(result.design):
             yield f"the chip is not design {result.design} of the space"
+        sizes = {memory.hbm_bytes for memory in self.evaluator.memory_options(result.design)}
+        if not {plan.hbm_bytes for plan in result.plans} <= sizes:
+            yield f"a plan has memory that is not among {sorted(sizes)}"
+            return
+        if self.settings.objective is Objective.PER_USD and len({plan.hbm_bytes for plan in result.plans}) > 1:
+            yield "plans of one chip are priced with different memories"
         given = self._objective_of_plans(result.design, result.plans)
         if _differs(given, result.objective):
             yield f"the plans give {given:.9g}, not {result.objective:.9g}"
@@ -161,7 +167,11 @@ class _RunCheck:
             yield f"called optimal with gap {result.gap:.3g}"
 
     def _objective_of_plans(self, design: int, plans: Sequence[ModelPlan]) -> float:
-        values = [self.evaluator.value_of(design, plan.batch_s, plan.energy_per_sample_j) for plan in plans]
+        by_size = {memory.hbm_bytes: memory for memory in self.evaluator.memory_options(design)}
+        values = [
+            self.evaluator.value_of(design, by_size[plan.hbm_bytes], plan.batch_s, plan.energy_per_sample_j)
+            for plan in plans
+        ]
         return float(combine(np.array(values)[:, None], self.settings.weights, self.settings.aggregate)[0])
 
     def wrong_counts(self) -> Wrong:
@@ -301,12 +311,17 @@ class _RunCheck:
     def objective_without_bounds(self, design: int) -> float:
         """A design's objective by solving every unit of every model; 0 if a model does not fit."""
         evaluator = self.evaluator
-        solver, memory = evaluator.solver(design), evaluator.memory_options(design)[-1]
-        values = []
-        for work in evaluator.works:
-            answers = [solver.solve(work, unit, memory, math.inf) for unit in work.units]
-            values.append(max(evaluator.value_of(design, a.batch_s, a.energy_per_sample_j) for a in answers))
-        return float(combine(np.array(values)[:, None], self.settings.weights, self.settings.aggregate)[0])
+        solver, best = evaluator.solver(design), 0.0
+        for memory in evaluator.priced_memories(design):
+            values = []
+            for work in evaluator.works:
+                answers = [solver.solve(work, unit, memory, math.inf) for unit in work.units]
+                values.append(
+                    max(evaluator.value_of(design, memory, a.batch_s, a.energy_per_sample_j) for a in answers)
+                )
+            column = np.array(values)[:, None]
+            best = max(best, float(combine(column, self.settings.weights, self.settings.aggregate)[0]))
+        return best
 
 
 def _caught(wrong: Wrong) -> Wrong:

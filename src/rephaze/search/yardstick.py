@@ -46,9 +46,17 @@ class Yardstick:
 
     def with_searched_plans(self, chip: Chip) -> ChipAnswer:
         """The chip with the best plan of every model."""
+        memories = self.memories(chip)
+        if self.settings.objective is not Objective.PER_USD:
+            return self._with_searched_plans(chip, memories)
+        # Memory is paid for: all models run on one size of it, and the smallest good one wins.
+        answers = [self._with_searched_plans(chip, [memory]) for memory in memories]
+        best = max(answers, key=lambda answer: answer.objective)
+        return best if best.objective > 0 else answers[-1]
 
+    def _with_searched_plans(self, chip: Chip, memories: list[Memory]) -> ChipAnswer:
         def best(solver: ChipSolver, work: ModelWork) -> tuple[ModelPlan | None, str]:
-            plan = self._best_plan(solver, work)
+            plan = self._best_plan(solver, work, memories)
             return plan, "" if plan else f"no plan of {work.name} fits"
 
         return self._measured(chip, best)
@@ -86,11 +94,9 @@ class Yardstick:
         if objective is Objective.PER_AREA:
             return plan.samples_per_s * UM2_PER_MM2 / (self.area_um2(chip) * num_devices)
         if objective is Objective.PER_USD:
-            chips = chip_table([chip])
-            area_um2_c = chip_area(chips, AreaModel.CORRECTED).total_um2_c
-            return plan.samples_per_s / (
-                float(chip_cost(area_um2_c, chips.hbm_bytes).total_usd_c[0]) * num_devices
-            )
+            area_um2_c = chip_area(chip_table([chip]), AreaModel.CORRECTED).total_um2_c
+            cost = chip_cost(area_um2_c, np.array([plan.hbm_bytes], dtype=np.int64))
+            return plan.samples_per_s / (float(cost.total_usd_c[0]) * num_devices)
         return plan.samples_per_s
 
     def area_um2(self, chip: Chip) -> float:
@@ -118,9 +124,8 @@ class Yardstick:
         reasons = "; ".join(reason for _, reason in found if reason)
         return self.answer(chip, [plan for plan, _ in found], reasons)
 
-    def _best_plan(self, solver: ChipSolver, work: ModelWork) -> ModelPlan | None:
+    def _best_plan(self, solver: ChipSolver, work: ModelWork, memories: list[Memory]) -> ModelPlan | None:
         """Best first over units: each is bounded, then mapped, then solved, while it may still win."""
-        memories = self.memories(solver.chip)
         largest = memories[-1]
         estimator = Estimator(solver.table, solver.energy, work.scenario.cluster, solver.model)
         bounds_uc = layer_bounds(work, estimator, solver.table, [largest], solver.exclusion).batch_s_uc
