@@ -71,14 +71,17 @@ def ladder(most: int, whole: int, steps: int) -> NDArray[np.int64]:
 
 @compiled(int64[::1](int64))
 def array_parts(side: int) -> NDArray[np.int64]:
-    """The side itself, then the powers of two below it, descending: parts of the array that may be used."""
-    out = np.empty(66, dtype=np.int64)
+    """The side itself, then 2^i and 3 * 2^i below it, descending: parts of the array that may be used."""
+    out = np.empty(130, dtype=np.int64)
     out[0] = side
     count = 1
     power = 1
     while power * 2 < side:
         power *= 2
     while power >= 1 and side > 1:
+        if power >= 2 and power // 2 * 3 < side:
+            out[count] = power // 2 * 3
+            count += 1
         out[count] = power
         count += 1
         power //= 2

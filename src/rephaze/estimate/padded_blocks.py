@@ -5,6 +5,8 @@ Axis letters: a = candidate, d = dimension (0 m, 1 n, 2 k), r = rung of the ladd
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 from numba import float64, int64
 from numpy.typing import NDArray
@@ -13,10 +15,24 @@ from rephaze.estimate.compiled import compiled, type_like
 from rephaze.estimate.ladders import BLOCK_STEPS, SPLIT_STEPS, ladder, ladder_at_least
 from rephaze.estimate.padded_terms import GEMM, Gemm, cuts, far_bytes
 
-_ROWS, _KEYS = np.empty((1, 4), dtype=np.int64), np.empty(1)
-ROWS_AND_KEYS = type_like((_ROWS, _KEYS))
 KEPT_COLUMN = 3
 """Of a row of blocks, after m, n, k: the tensor kept in the global buffer."""
+
+
+class Blocks(NamedTuple):
+    """Candidates for all rungs, one after the other."""
+
+    starts_r: NDArray[np.int64]
+    """Where each rung's begin, and the last one's end."""
+    counts_ad: NDArray[np.int64]
+    """Blocks along m, n, k and the tensor kept."""
+    bytes_a: NDArray[np.float64]
+    """Their HBM bytes, ascending within a rung."""
+
+
+_ROWS, _KEYS = np.empty((1, 4), dtype=np.int64), np.empty(1)
+ROWS_AND_KEYS = type_like((_ROWS, _KEYS))
+BLOCKS = type_like(Blocks(_ROWS[0], _ROWS, _KEYS))
 
 
 @compiled(int64[::1](float64[::1]))
@@ -117,17 +133,15 @@ def _joined(
     return out, out_keys
 
 
-@compiled(type_like((_ROWS[0], _ROWS, _KEYS))(GEMM, int64, int64))
-def blocks_by_rung(
-    gemm: Gemm, words: int, cores: int
-) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float64]]:
-    """Candidates for each split of the batch: where each rung's begin (and all end), the blocks, their bytes."""
+@compiled(BLOCKS(GEMM, int64, int64))
+def blocks_by_rung(gemm: Gemm, words: int, cores: int) -> Blocks:
+    """Candidates for each way to share the batch among this many cores."""
     rungs = ladder(cores, gemm.batch, SPLIT_STEPS)
     starts_r = np.zeros(len(rungs) + 1, dtype=np.int64)
-    blocks_ad = np.empty((0, 4), dtype=np.int64)
+    counts_ad = np.empty((0, 4), dtype=np.int64)
     bytes_a = np.empty(0)
     for r in range(len(rungs)):
         more_ad, more_a = block_candidates(gemm, words // rungs[r])
-        blocks_ad, bytes_a = _joined(blocks_ad, bytes_a, more_ad, more_a)
+        counts_ad, bytes_a = _joined(counts_ad, bytes_a, more_ad, more_a)
         starts_r[r + 1] = len(bytes_a)
-    return starts_r, blocks_ad, bytes_a
+    return Blocks(starts_r, counts_ad, bytes_a)

@@ -23,10 +23,10 @@ BUFFER_WORDS = 4
 
 # Columns of an answer row.
 CYCLES, COMPUTE, NEAR, MIDDLE, FAR = 0, 1, 2, 3, 4
-FLOW, SPLIT_B, SPLIT_M, SPLIT_N, ROWS_USED, COLUMNS_USED = 5, 6, 7, 8, 9, 10
-ROUNDS_M, BLOCKS_M, KEPT_NEAR, KEPT_FAR = 11, 14, 17, 18
-ENERGY, MIDDLE_BYTES, FAR_BYTES = 19, 20, 21
-NUM_COLUMNS = 22
+FLOW, SPLIT_B, SPLIT_M, SPLIT_N, SPLIT_RUNG_B, ROWS_USED, COLUMNS_USED = 5, 6, 7, 8, 9, 10, 11
+ROUNDS_M, BLOCKS_M, KEPT_NEAR, KEPT_FAR = 12, 15, 18, 19
+ENERGY, MIDDLE_BYTES, FAR_BYTES = 20, 21, 22
+NUM_COLUMNS = 23
 
 
 X, Y, Z = 0, 1, 2
@@ -61,15 +61,34 @@ class Shape(NamedTuple):
     far_j: float
 
 
+class Split(NamedTuple):
+    """How many cores share the batch, m and n; how far down the ladder the first is."""
+
+    b: int
+    m: int
+    n: int
+    rung_b: int
+
+
 class Branch(NamedTuple):
     """What is fixed before tiles are chosen: flow, split over the cores, part of the array in use."""
 
     flow: int
-    split_b: int
-    split_m: int
-    split_n: int
+    split: Split
     rows: int
     columns: int
+
+
+class MiddleBounds(NamedTuple):
+    """What bounds the global-buffer bytes of a split, by the tensor kept in the scratchpads.
+
+    They are no less than ``least``, nor than ``fixed + spread / p`` where p^2 is the product of the two sides of a
+    scratchpad tile that the kept tensor has (eq. 6).
+    """
+
+    least: Quantities
+    fixed: Quantities
+    spread: Quantities
 
 
 class Job(NamedTuple):
@@ -104,9 +123,11 @@ class Job(NamedTuple):
 # The records as numba knows them.
 GEMM = type_like(Gemm(1, 1, 1, 1, 1.0))
 SHAPE = type_like(Shape(1, 1, 1, 1, 1, 1.0, 1.0, 1.0, 1, 1.0, 1.0, 1.0))
-BRANCH = type_like(Branch(1, 1, 1, 1, 1, 1))
+SPLIT = type_like(Split(1, 1, 1, 1))
+BRANCH = type_like(Branch(1, Split(1, 1, 1, 1), 1, 1))
 _TRIPLE, _QUANTITIES = (1, 1, 1), (1.0, 1.0, 1.0)
 TRIPLE, QUANTITIES = type_like(_TRIPLE), type_like(_QUANTITIES)
+MIDDLE_BOUNDS = type_like(MiddleBounds(_QUANTITIES, _QUANTITIES, _QUANTITIES))
 JOB = type_like(Job(_TRIPLE, 1, *(_TRIPLE,) * 4, *(_QUANTITIES,) * 3, *(1.0,) * 5, 1))
 
 
@@ -127,6 +148,18 @@ def shape_of(row: NDArray[np.float64]) -> Shape:
         middle_j=row[10],
         far_j=row[11],
     )
+
+
+@compiled(BRANCH(float64[::1]))
+def branch_of(answer: NDArray[np.float64]) -> Branch:
+    """The branch an answer row is in."""
+    split = Split(
+        b=int(answer[SPLIT_B]),
+        m=int(answer[SPLIT_M]),
+        n=int(answer[SPLIT_N]),
+        rung_b=int(answer[SPLIT_RUNG_B]),
+    )
+    return Branch(int(answer[FLOW]), split, int(answer[ROWS_USED]), int(answer[COLUMNS_USED]))
 
 
 @compiled(int64(int64, int64))
@@ -187,15 +220,15 @@ def least_near_bytes(flow: int, m: int, n: int, k: int, passes_w: float, passes_
 def job_of(gemm: Gemm, shape: Shape, branch: Branch, kept: int) -> Job:
     """A branch seen from the tensor it keeps in the scratchpads."""
     row_d, column_d, stream_d = FLOWS[branch.flow]
-    own_m, own_n, own_k = cuts(gemm.m, branch.split_m), cuts(gemm.n, branch.split_n), gemm.k
+    own_m, own_n, own_k = cuts(gemm.m, branch.split.m), cuts(gemm.n, branch.split.n), gemm.k
     step_m = branch.rows if row_d == 0 else (branch.columns if column_d == 0 else 1)
     step_n = branch.rows if row_d == 1 else (branch.columns if column_d == 1 else 1)
     step_k = branch.rows if row_d == 2 else (branch.columns if column_d == 2 else 1)
     passes_m, passes_n, passes_k = cuts(own_m, step_m), cuts(own_n, step_n), cuts(own_k, step_k)
-    own_batch = float(cuts(gemm.batch, branch.split_b))
+    own_batch = float(cuts(gemm.batch, branch.split.b))
     batch, m, n, k = float(gemm.batch), float(gemm.m), float(gemm.n), float(gemm.k)
     right, left, sums = 2.0 * batch * k * n, 2.0 * batch * m * k, 8.0 * batch * m * n
-    reads_right, reads_left = cuts(branch.split_m, shape.multicast), cuts(branch.split_n, shape.multicast)
+    reads_right, reads_left = cuts(branch.split.m, shape.multicast), cuts(branch.split.n, shape.multicast)
     # Bytes between one core's scratchpad and its array each time a tensor moves (eq. 4).
     near_m = own_batch * 2.0 * own_k * own_n
     near_n = own_batch * 2.0 * own_m * own_k
@@ -219,13 +252,13 @@ def job_of(gemm: Gemm, shape: Shape, branch: Branch, kept: int) -> Job:
         passes=from_kept(kept, passes_m, passes_n, passes_k),
         middle=bytes_from_kept(kept, right * reads_right, left * reads_left, sums),
         far=bytes_from_kept(kept, right, left, sums),
-        delivered=bytes_from_kept(kept, right * branch.split_m, left * branch.split_n, sums),
+        delivered=bytes_from_kept(kept, right * branch.split.m, left * branch.split.n, sums),
         first_sums=0.75 * sums,
         array_passes=own_batch * passes_w * passes_d,
         stream_length=float(streamed),
         near_fixed=all_near - near_per_load * streamed,
         near_per_load=near_per_load,
-        buffer_words=shape.buffer_words // branch.split_b,
+        buffer_words=shape.buffer_words // branch.split.b,
     )
 
 

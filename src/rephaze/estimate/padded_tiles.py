@@ -14,30 +14,34 @@ from numpy.typing import NDArray
 
 from rephaze.estimate.compiled import compiled
 from rephaze.estimate.ladders import TILE_STEPS, ladder, ladder_at_least, next_rung
-from rephaze.estimate.padded_blocks import KEPT_COLUMN
+from rephaze.estimate.padded_blocks import BLOCKS, KEPT_COLUMN, Blocks
 from rephaze.estimate.padded_terms import (
     BLOCKS_M,
     BRANCH,
+    COLUMNS_USED,
     COMPUTE,
     CYCLES,
     ENERGY,
     FAR,
     FAR_BYTES,
     FLOW,
+    FLOWS,
     GEMM,
     JOB,
     KEPT_FAR,
     KEPT_NEAR,
     MIDDLE,
+    MIDDLE_BOUNDS,
     MIDDLE_BYTES,
     NEAR,
-    QUANTITIES,
     ROUNDS_M,
+    ROWS_USED,
     SHAPE,
+    SPLIT_B,
     Branch,
     Gemm,
     Job,
-    Quantities,
+    MiddleBounds,
     Shape,
     X,
     Y,
@@ -79,7 +83,7 @@ def _fewest_y(job: Job, shape: Shape, tile_x: int) -> int:
     return min(ladder_at_least(cuts(job.passes[Y], room // job.step[Y]), TILE_STEPS), job.passes[Y])
 
 
-@compiled(float64(GEMM, SHAPE, BRANCH, JOB, int64, boolean, int64[:, ::1], float64[::1], float64[::1], boolean))
+@compiled(float64(GEMM, SHAPE, BRANCH, JOB, int64, boolean, BLOCKS, float64[::1], boolean))
 def _scan(
     gemm: Gemm,
     shape: Shape,
@@ -87,8 +91,7 @@ def _scan(
     job: Job,
     x: int,
     held: bool,
-    blocks_ad: NDArray[np.int64],
-    bytes_a: NDArray[np.float64],
+    blocks: Blocks,
     answer: NDArray[np.float64],
     least_energy: bool,
 ) -> float:
@@ -101,6 +104,7 @@ def _scan(
     cannot beat the answer).
     """
     least_rest = np.inf
+    start, end = blocks.starts_r[branch.split.rung_b], blocks.starts_r[branch.split.rung_b + 1]
     tile_x = min(job.own[X], cuts(job.passes[X], x) * job.step[X])
     y = _fewest_y(job, shape, tile_x)
     if y == 0:
@@ -127,10 +131,10 @@ def _scan(
         fits_z = job.passes[Z] if held else _fewest_z(job, shape, tile_x, tile_y)
         near_z = _near_cycles(job, shape, branch, float(fits_z)) if job.stream == Z else near
         least = max(near_z, (fixed + job.middle[Y] * y + job.middle[Z] * fits_z) / shape.buffer_rate)
-        first = -1 if least < best or (least == best and least_energy) else len(bytes_a)
-        for a in range(first, len(bytes_a)):
+        first = start - 1 if least < best or (least == best and least_energy) else end
+        for a in range(first, end):
             z = fits_z
-            if a < 0:
+            if a < start:
                 # One block a round: the kept tensor stays in the scratchpads and needs no room above.
                 edge_y = cuts(job.whole[Y], y)
                 room = job.buffer_words - edge_y
@@ -145,20 +149,20 @@ def _scan(
                 kept_far = job.dims[X]
                 again = 1.0
             else:
-                moved = bytes_a[a]
-                kept_far = blocks_ad[a, KEPT_COLUMN]
+                moved = blocks.bytes_a[a]
+                kept_far = blocks.counts_ad[a, KEPT_COLUMN]
                 blocks_x, blocks_y, blocks_z = (
-                    blocks_ad[a, job.dims[X]],
-                    blocks_ad[a, job.dims[Y]],
-                    blocks_ad[a, job.dims[Z]],
+                    blocks.counts_ad[a, job.dims[X]],
+                    blocks.counts_ad[a, job.dims[Y]],
+                    blocks.counts_ad[a, job.dims[Z]],
                 )
                 again = float(blocks_x)
             far = (moved + gemm.side_bytes) / shape.hbm_rate
             if far > best or (far == best and not least_energy):
-                if a < 0:
+                if a < start:
                     continue
                 break
-            if a >= 0:
+            if a >= start:
                 if blocks_x > x or blocks_y > y or blocks_z > job.passes[Z]:
                     continue
                 z = max(z, blocks_z)
@@ -179,7 +183,7 @@ def _scan(
             cycles = max(compute, near_bytes / shape.scratchpad_rate, middle, far)
             if cycles > best:
                 continue
-            num_cores = branch.split_b * branch.split_m * branch.split_n
+            num_cores = branch.split.b * branch.split.m * branch.split.n
             delivered = job.delivered[X] * again + job.delivered[Y] * y + job.delivered[Z] * z - job.first_sums
             energy = (
                 (near_bytes * num_cores + delivered) * shape.near_j
@@ -194,8 +198,11 @@ def _scan(
                 answer[MIDDLE] = middle
                 answer[FAR] = far
                 answer[ENERGY] = energy
-                for j in range(6):
-                    answer[FLOW + j] = branch[j]
+                answer[FLOW] = branch.flow
+                for j in range(4):
+                    answer[SPLIT_B + j] = branch.split[j]
+                answer[ROWS_USED] = branch.rows
+                answer[COLUMNS_USED] = branch.columns
                 answer[ROUNDS_M + job.dims[X]] = x
                 answer[ROUNDS_M + job.dims[Y]] = y
                 answer[ROUNDS_M + job.dims[Z]] = z
@@ -207,21 +214,20 @@ def _scan(
                 answer[MIDDLE_BYTES] = middle_bytes
                 answer[FAR_BYTES] = moved + gemm.side_bytes
             # The candidates still to come move more bytes; in the last pass HBM bytes weigh most.
-            if a >= 0 and (least_energy or cycles <= max(near_z, far)):
+            if a >= start and (least_energy or cycles <= max(near_z, far)):
                 break
         if y == job.passes[Y]:
             return least_rest
         y = min(job.passes[Y], next_rung(y, TILE_STEPS))
 
 
-@compiled(void(GEMM, SHAPE, BRANCH, QUANTITIES, int64[:, ::1], float64[::1], float64[::1], boolean))
+@compiled(void(GEMM, SHAPE, BRANCH, MIDDLE_BOUNDS, BLOCKS, float64[::1], boolean))
 def improve(
     gemm: Gemm,
     shape: Shape,
     branch: Branch,
-    least_middle: Quantities,
-    blocks_ad: NDArray[np.int64],
-    bytes_a: NDArray[np.float64],
+    bounds: MiddleBounds,
+    blocks: Blocks,
     answer: NDArray[np.float64],
     least_energy: bool,
 ) -> None:
@@ -231,22 +237,31 @@ def improve(
         gemm: The products.
         shape: The core shape.
         branch: Flow, split and part of the array.
-        least_middle: Bounds on the global-buffer bytes, by the tensor kept in the scratchpads.
-        blocks_ad: Candidates for the global-buffer blocks and the tensor they keep.
-        bytes_a: Their HBM bytes, ascending.
+        bounds: On the global-buffer bytes of its split.
+        blocks: Candidates for the global-buffer blocks.
         answer: Row to improve in place.
         least_energy: Keep the latency of ``answer`` and lower the energy of moving bytes.
     """
     for kept in range(3):
         best = answer[CYCLES]
-        least = least_middle[kept] / shape.buffer_rate
+        # A tile of sides x, y, z has room for yz + x (y + z) <= words, hence a product of y and z of at most p^2.
+        step_x = 1
+        if FLOWS[branch.flow][0] == kept:
+            step_x = branch.rows
+        elif FLOWS[branch.flow][1] == kept:
+            step_x = branch.columns
+        side = np.sqrt(float(shape.scratchpad_words) + float(step_x) * step_x) - step_x
+        least = (
+            max(bounds.least[kept], bounds.fixed[kept] + bounds.spread[kept] / side * (1.0 - 1e-9))
+            / shape.buffer_rate
+        )
         if least > best or (least == best and not least_energy):
             continue
         job = job_of(gemm, shape, branch, kept)
         streams_x = job.stream == X
         # The dimension the kept tensor lacks is cut finest: that costs nothing, unless it is the streamed one
         # and the array's tensor changes with every tile.
-        _scan(gemm, shape, branch, job, job.passes[X], streams_x, blocks_ad, bytes_a, answer, least_energy)
+        _scan(gemm, shape, branch, job, job.passes[X], streams_x, blocks, answer, least_energy)
         if not streams_x:
             continue
         # Finer cuts of the streamed dimension slow the array and speed up all else: meet in the middle, from the
@@ -265,7 +280,7 @@ def improve(
         middle = high
         while low <= high:
             near = _near_cycles(job, shape, branch, float(rungs[middle]))
-            rest = _scan(gemm, shape, branch, job, rungs[middle], False, blocks_ad, bytes_a, answer, least_energy)
+            rest = _scan(gemm, shape, branch, job, rungs[middle], False, blocks, answer, least_energy)
             if near < answer[CYCLES] and rest > near:
                 low = middle + 1
             else:
