@@ -46,8 +46,13 @@ def cuts(length: int, pieces: int, unit: int = 1) -> list[int]:
     return out
 
 
-def padded_terms(batch: int, dims: dict[str, int], core: Core, mapping: dict) -> dict[str, float]:
-    """Cycles of each level for a padded mapping; infinite if it does not fit."""
+def padded_terms(
+    batch: int, dims: dict[str, int], core: Core, mapping: dict, side_bytes: float = 0.0
+) -> dict[str, float]:
+    """Cycles of each level for a padded mapping; infinite if it does not fit.
+
+    ``side_bytes`` cross HBM and global buffer once, beside the product's own matrices.
+    """
     rows_dim, columns_dim, stream = FLOWS[mapping["flow"]]
     split = mapping["cores"]
     assert split["batch"] * split["m"] * split["n"] <= core.cores
@@ -109,17 +114,12 @@ def padded_terms(batch: int, dims: dict[str, int], core: Core, mapping: dict) ->
     return {
         "compute": float(compute),
         "scratchpad": own_batch * scratchpad / core.scratchpad_rate,
-        "global_buffer": middle / core.buffer_rate,
-        "hbm": outer / core.hbm_rate,
+        "global_buffer": (middle + side_bytes) / core.buffer_rate,
+        "hbm": (outer + side_bytes) / core.hbm_rate,
     }
 
 
-def parts(side: int) -> list[int]:
-    """Parts of an array's side that may be used: all of it, or a power of two below."""
-    return [side, *(2**i for i in range(side.bit_length()) if 2**i < side)]
-
-
-def brute_force_cycles(batch: int, dims: dict[str, int], core: Core) -> float:
+def brute_force_cycles(batch: int, dims: dict[str, int], core: Core, side_bytes: float = 0.0) -> float:
     """Least cycles over every flow, split, part of the array, tile, block and order."""
     best = inf
     splits = [
@@ -135,8 +135,8 @@ def brute_force_cycles(batch: int, dims: dict[str, int], core: Core) -> float:
                     ceil(own[rows_dim] / ceil(own[rows_dim] / w)),
                     ceil(own[columns_dim] / ceil(own[columns_dim] / d)),
                 )
-                for w in parts(core.width)
-                for d in parts(core.depth)
+                for w in range(1, core.width + 1)
+                for d in range(1, core.depth + 1)
             }
             for rows, columns in arrays:
                 step = {rows_dim: rows, columns_dim: columns, stream: 1}
@@ -152,7 +152,8 @@ def brute_force_cycles(batch: int, dims: dict[str, int], core: Core) -> float:
                                 "global_buffer_blocks": dict(zip("mnk", blocks, strict=True)),
                                 "kept_tensor": {"scratchpad": near, "global_buffer": far},
                             }
-                            best = min(best, max(padded_terms(batch, dims, core, mapping).values()))
+                            terms = padded_terms(batch, dims, core, mapping, side_bytes)
+                            best = min(best, max(terms.values()))
     return best
 
 

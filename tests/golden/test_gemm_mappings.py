@@ -20,7 +20,7 @@ def dice_of(seed: int) -> random.Random:
     return random.Random(seed)
 
 
-def padded(batch: int, m: int, n: int, k: int, core: slow.Core) -> PaddedProblem:
+def padded(batch: int, m: int, n: int, k: int, core: slow.Core, side_bytes: float = 0.0) -> PaddedProblem:
     return PaddedProblem(
         batch=batch,
         m=m,
@@ -38,6 +38,7 @@ def padded(batch: int, m: int, n: int, k: int, core: slow.Core) -> PaddedProblem
         scratchpad_j_per_byte=1e-12,
         global_buffer_j_per_byte=5e-12,
         hbm_j_per_byte=6e-11,
+        side_bytes=side_bytes,
     )
 
 
@@ -60,8 +61,9 @@ def test_no_tiling_of_a_small_gemm_is_faster_than_the_mapper(seed):
     dice = dice_of(seed)
     batch, m, n, k = dice.choice([1, 2]), dice.randint(1, 4), dice.randint(1, 3), dice.randint(1, 4)
     core = small_core(dice)
-    found = map_padded(padded(batch, m, n, k, core))
-    best = slow.brute_force_cycles(batch, {"m": m, "n": n, "k": k}, core)
+    side_bytes = dice.choice([0.0, 2.0 * batch * m * n, 100.0])
+    found = map_padded(padded(batch, m, n, k, core, side_bytes))
+    best = slow.brute_force_cycles(batch, {"m": m, "n": n, "k": k}, core, side_bytes)
     assert found.cycles == pytest.approx(best, rel=1e-12)
 
 
@@ -87,8 +89,9 @@ def test_a_padded_mapping_costs_what_a_replay_of_it_says(seed):
     batch = dice.choice([1, 1, 12, 25])
     m, n, k = (dice.choice([1, 7, 64, 512, 1600, 4096, 50257]) for _ in range(3))
     core = large_core(dice)
-    found = map_padded(padded(batch, m, n, k, core))
-    terms = slow.padded_terms(batch, {"m": m, "n": n, "k": k}, core, found.mapping)
+    side_bytes = dice.choice([0.0, 2.0 * batch * m * n, 1e8])
+    found = map_padded(padded(batch, m, n, k, core, side_bytes))
+    terms = slow.padded_terms(batch, {"m": m, "n": n, "k": k}, core, found.mapping, side_bytes)
     assert found.mapping["cycles"] == pytest.approx(terms, rel=1e-12)
     assert found.cycles == pytest.approx(max(terms.values()), rel=1e-12)
     assert found.bound_cycles <= found.cycles * (1 + 1e-12)

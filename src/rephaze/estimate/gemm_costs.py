@@ -33,9 +33,9 @@ _NUM_KEPT = 4
 
 @dataclass(frozen=True, eq=False, slots=True)
 class GemmMemo:
-    """Mapped GEMMs by cost model, dimensions and core shape; share one among estimators."""
+    """Mapped GEMMs by cost model, dimensions, side bytes and core shape; share one among estimators."""
 
-    found: dict[tuple[str, Dims, bytes], tuple[float, ...]] = field(default_factory=dict)
+    found: dict[tuple[str, Dims, float, bytes], tuple[float, ...]] = field(default_factory=dict)
 
     def __len__(self) -> int:
         return len(self.found)
@@ -73,18 +73,24 @@ class GemmColumns:
         self.shape_of_c = inverse.reshape(-1)
         self.shapes = _core_shapes(self.shape_rows)
 
-    def exact(self, dims: Dims) -> ModeCost:
-        """The mapped GEMM on every chip."""
-        found_s = self._mapped(dims)
+    def exact(self, dims: Dims, side_bytes: float = 0.0) -> ModeCost:
+        """The mapped GEMM on every chip.
+
+        Args:
+            dims: Its dimensions.
+            side_bytes: What absorbed work moves through HBM and global buffer while it runs, beyond the product's
+                own matrices; the mapping is the best for both together (model ``paper``: not counted).
+        """
+        found_s = self._mapped(dims, side_bytes)
         return self._spread(dims, found_s)
 
-    def bound(self, dims: Dims) -> ModeCost:
+    def bound(self, dims: Dims, side_bytes: float = 0.0) -> ModeCost:
         """No more than ``exact`` in time, bytes and energy; no mapping is searched."""
         batch, m, n, k = dims
-        least_bytes = float(ELEMENT_BYTES) * batch * (float(m) * k + float(k) * n + float(m) * n)
+        least_bytes = float(ELEMENT_BYTES) * batch * (float(m) * k + float(k) * n + float(m) * n) + side_bytes
         found_s = np.zeros((len(self.shape_rows), _NUM_KEPT))
         if self.model.tiling is Tiling.PADDED:
-            found_s[:, 0] = padded_bound_cycles(batch, m, n, k, self.shapes)
+            found_s[:, 0] = padded_bound_cycles(batch, m, n, k, self.shapes, side_bytes)
             found_s[:, 1] = found_s[:, 2] = least_bytes
             per_byte_j = self.shapes.global_buffer_j_per_byte + self.shapes.hbm_j_per_byte
             found_s[:, 3] = least_bytes * per_byte_j
@@ -119,22 +125,24 @@ class GemmColumns:
             energy_j_c=energy_j,
         )
 
-    def _mapped(self, dims: Dims) -> Floats:
+    def _mapped(self, dims: Dims, side_bytes: float) -> Floats:
         version = f"{self.model.name}/{self.model.version}"
-        keys = [(version, dims, row.tobytes()) for row in self.shape_rows]
+        keys = [(version, dims, side_bytes, row.tobytes()) for row in self.shape_rows]
         missing = [s for s, key in enumerate(keys) if key not in self.memo.found]
         if missing:
-            for s, row in zip(missing, self._map(dims, np.array(missing)), strict=True):
+            for s, row in zip(missing, self._map(dims, side_bytes, np.array(missing)), strict=True):
                 self.memo.found[keys[s]] = tuple(row)
         return np.array([self.memo.found[key] for key in keys]).reshape(-1, _NUM_KEPT)
 
-    def _map(self, dims: Dims, wanted: NDArray[np.intp]) -> list[list[float]]:
+    def _map(self, dims: Dims, side_bytes: float, wanted: NDArray[np.intp]) -> list[list[float]]:
         shapes = _core_shapes(self.shape_rows[wanted])
         if self.model.tiling is Tiling.PADDED:
-            from rephaze.estimate import padded_search as ps
+            from rephaze.estimate import padded_terms as terms
 
-            rows = map_shapes(*dims, shapes)
-            kept: list[list[float]] = rows[:, [ps.CYCLES, ps.MIDDLE_BYTES, ps.FAR_BYTES, ps.ENERGY]].tolist()
+            rows = map_shapes(*dims, shapes, side_bytes)
+            kept: list[list[float]] = rows[
+                :, [terms.CYCLES, terms.MIDDLE_BYTES, terms.FAR_BYTES, terms.ENERGY]
+            ].tolist()
             return kept
         register_j = float(self.rates.energy.register_j_per_byte_c[0])
         return [_divisor_cost(dims, shapes, s, register_j, self.model) for s in range(len(wanted))]

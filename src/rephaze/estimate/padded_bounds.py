@@ -18,12 +18,14 @@ if TYPE_CHECKING:
 Floats = NDArray[np.float64]
 
 
-def padded_bound_cycles(batch: int, m: int, n: int, k: int, shapes: CoreShapes) -> Floats:
-    """Lower bound on the cycles of one GEMM on each core shape."""
-    return np.asarray(np.maximum.reduce(padded_bound_terms(batch, m, n, k, shapes)))
+def padded_bound_cycles(batch: int, m: int, n: int, k: int, shapes: CoreShapes, side_bytes: float = 0.0) -> Floats:
+    """Lower bound on the cycles of one GEMM on each core shape, ``side_bytes`` moved beside it."""
+    return np.asarray(np.maximum.reduce(padded_bound_terms(batch, m, n, k, shapes, side_bytes)))
 
 
-def padded_bound_terms(batch: int, m: int, n: int, k: int, shapes: CoreShapes) -> tuple[Floats, Floats, Floats]:
+def padded_bound_terms(
+    batch: int, m: int, n: int, k: int, shapes: CoreShapes, side_bytes: float = 0.0
+) -> tuple[Floats, Floats, Floats]:
     """Lower bounds on the cycles of array, global buffer and HBM, each for itself."""
     sizes = (m, n, k)
     array = np.minimum.reduce(
@@ -41,7 +43,11 @@ def padded_bound_terms(batch: int, m: int, n: int, k: int, shapes: CoreShapes) -
     words = np.maximum(buffer_words, shapes.num_cores * scratchpad_words)
     one = np.ones_like(words)
     far = _moved_bytes(batch, sizes, words, one, one)
-    return array, middle / shapes.global_buffer_bytes_per_cycle, far / shapes.hbm_bytes_per_cycle
+    return (
+        array,
+        (middle + side_bytes) / shapes.global_buffer_bytes_per_cycle,
+        (far + side_bytes) / shapes.hbm_bytes_per_cycle,
+    )
 
 
 def _reduction_on_width(

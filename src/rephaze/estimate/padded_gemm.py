@@ -1,11 +1,13 @@
-"""GEMMs under model ``default``: one on one core shape, or one on the columns of many chips.
+"""GEMMs under model ``default``: one on one core shape, or one on the columns of many chiterms.
 
 Axis letters: s = distinct core shape, c = chip.
 """
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, fields
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,13 +23,14 @@ REGISTER_BYTES_PER_MAC = 8.0
 WORD_BYTES = 4.0
 """Buffers are counted in 4 B: an input element of 2 B is held twice (one in use, one on its way)."""
 FLOW_NAMES = ("right stays", "left stays", "output stays", "output stays, transposed")
+_SHAPES_AT_ONCE = 64
 TENSOR_LACKING = ("right", "left", "output")
 """Names of the tensors by the dimension (m, n, k) they do not have."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class CoreShapes:
-    """What the mapper needs of chips, one entry a shape; the columns of ``padded_search``."""
+    """What the mapper needs of chips, one entry a shape; the columns of ``padded_terms.Shape``."""
 
     num_cores: Floats
     width: Floats
@@ -72,6 +75,8 @@ class PaddedProblem:
     scratchpad_j_per_byte: float = 0.0
     global_buffer_j_per_byte: float = 0.0
     hbm_j_per_byte: float = 0.0
+    side_bytes: float = 0.0
+    """What absorbed work moves through HBM and global buffer meanwhile."""
 
     def __post_init__(self) -> None:
         for name in ("batch", "m", "n", "k"):
@@ -102,12 +107,13 @@ class PaddedProblem:
 
 def map_padded(problem: PaddedProblem) -> GemmEstimate:
     """The fastest mapping, and of the fastest ones of its split and flow the one that moves least energy."""
+    dims = (problem.batch, problem.m, problem.n, problem.k)
     shapes = problem.shape()
-    answer = map_shapes(problem.batch, problem.m, problem.n, problem.k, shapes)[0]
-    bound_cycles = float(padded_bound_cycles(problem.batch, problem.m, problem.n, problem.k, shapes)[0])
-    from rephaze.estimate import padded_search as ps
+    answer = map_shapes(*dims, shapes, problem.side_bytes)[0]
+    bound_cycles = float(padded_bound_cycles(*dims, shapes, problem.side_bytes)[0])
+    from rephaze.estimate import padded_terms as terms
 
-    if not np.isfinite(answer[ps.CYCLES]):
+    if not np.isfinite(answer[terms.CYCLES]):
         return GemmEstimate(
             cycles=float("inf"),
             energy_j=float("inf"),
@@ -118,25 +124,49 @@ def map_padded(problem: PaddedProblem) -> GemmEstimate:
     macs = float(problem.batch) * problem.m * problem.n * problem.k
     fixed_j = macs * (problem.mac_j + REGISTER_BYTES_PER_MAC * problem.register_j_per_byte)
     return GemmEstimate(
-        cycles=float(answer[ps.CYCLES]),
-        energy_j=fixed_j + float(answer[ps.ENERGY]),
+        cycles=float(answer[terms.CYCLES]),
+        energy_j=fixed_j + float(answer[terms.ENERGY]),
         bound_cycles=bound_cycles,
         mapping=mapping_of(answer),
     )
 
 
-def map_shapes(batch: int, m: int, n: int, k: int, shapes: CoreShapes) -> Floats:
-    """Answer rows of one GEMM, a row a core shape, in the order given (columns: ``padded_search``)."""
-    from rephaze.estimate import padded_search as ps
+def map_shapes(batch: int, m: int, n: int, k: int, shapes: CoreShapes, side_bytes: float = 0.0) -> Floats:
+    """Answer rows of one GEMM, a row a core shape, in the order given (columns: ``padded_terms``).
 
+    Args:
+        batch: Independent products.
+        m: Rows of each.
+        n: Columns of each.
+        k: Reduction of each.
+        shapes: The core shapes.
+        side_bytes: What absorbed work moves through HBM and global buffer meanwhile.
+    """
+    from numba import get_num_threads
+
+    from rephaze.estimate.padded_search import map_group
+    from rephaze.estimate.padded_terms import BUFFER_WORDS, NUM_COLUMNS, Gemm
+
+    gemm = Gemm(batch, m, n, k, float(side_bytes))
     rows = shapes.rows()
-    order = np.argsort(rows[:, ps.BUFFER_WORDS], kind="stable")
+    order = np.argsort(rows[:, BUFFER_WORDS], kind="stable")
     sorted_rows = rows[order]
-    buffers = sorted_rows[:, ps.BUFFER_WORDS]
+    buffers = sorted_rows[:, BUFFER_WORDS]
     starts = np.flatnonzero(np.concatenate(([True], buffers[1:] != buffers[:-1])))
     # Groups of one buffer are cut up so that threads share the work evenly.
-    cuts = np.unique(np.concatenate((starts, np.arange(0, len(rows), 64), [len(rows)])))
-    found = ps.map_many(batch, np.array([m, n, k], dtype=np.int64), sorted_rows, cuts.astype(np.int64))
+    cuts = np.unique(np.concatenate((starts, np.arange(0, len(rows), _SHAPES_AT_ONCE), [len(rows)]))).tolist()
+    found = np.empty((len(rows), NUM_COLUMNS))
+
+    def map_between(start: int, end: int) -> None:
+        map_group(gemm, sorted_rows[start:end], found[start:end])
+
+    num_threads = min(get_num_threads(), len(cuts) - 1)
+    if num_threads > 1:
+        with ThreadPoolExecutor(num_threads) as pool:
+            list(pool.map(map_between, cuts[:-1], cuts[1:]))
+    else:
+        for start, end in pairwise(cuts):
+            map_between(start, end)
     answers = np.empty_like(found)
     answers[order] = found
     return answers
@@ -144,25 +174,25 @@ def map_shapes(batch: int, m: int, n: int, k: int, shapes: CoreShapes) -> Floats
 
 def mapping_of(answer: Floats) -> dict[str, object]:
     """An answer row's mapping under plain names."""
-    from rephaze.estimate import padded_search as ps
+    from rephaze.estimate import padded_terms as terms
 
     whole = answer.astype(np.int64).tolist() if np.isfinite(answer).all() else []
     if not whole:
         return {}
     return {
-        "flow": FLOW_NAMES[whole[ps.FLOW]],
-        "cores": {"batch": whole[ps.SPLIT_B], "m": whole[ps.SPLIT_M], "n": whole[ps.SPLIT_N]},
-        "array": {"rows": whole[ps.ROWS_USED], "columns": whole[ps.COLUMNS_USED]},
-        "scratchpad_rounds": dict(zip("mnk", whole[ps.ROUNDS_M : ps.ROUNDS_M + 3], strict=True)),
-        "global_buffer_blocks": dict(zip("mnk", whole[ps.BLOCKS_M : ps.BLOCKS_M + 3], strict=True)),
+        "flow": FLOW_NAMES[whole[terms.FLOW]],
+        "cores": {"batch": whole[terms.SPLIT_B], "m": whole[terms.SPLIT_M], "n": whole[terms.SPLIT_N]},
+        "array": {"rows": whole[terms.ROWS_USED], "columns": whole[terms.COLUMNS_USED]},
+        "scratchpad_rounds": dict(zip("mnk", whole[terms.ROUNDS_M : terms.ROUNDS_M + 3], strict=True)),
+        "global_buffer_blocks": dict(zip("mnk", whole[terms.BLOCKS_M : terms.BLOCKS_M + 3], strict=True)),
         "kept_tensor": {
-            "scratchpad": TENSOR_LACKING[whole[ps.KEPT_NEAR]],
-            "global_buffer": TENSOR_LACKING[whole[ps.KEPT_FAR]],
+            "scratchpad": TENSOR_LACKING[whole[terms.KEPT_NEAR]],
+            "global_buffer": TENSOR_LACKING[whole[terms.KEPT_FAR]],
         },
         "cycles": {
-            "compute": float(answer[ps.COMPUTE]),
-            "scratchpad": float(answer[ps.NEAR]),
-            "global_buffer": float(answer[ps.MIDDLE]),
-            "hbm": float(answer[ps.FAR]),
+            "compute": float(answer[terms.COMPUTE]),
+            "scratchpad": float(answer[terms.NEAR]),
+            "global_buffer": float(answer[terms.MIDDLE]),
+            "hbm": float(answer[terms.FAR]),
         },
     }

@@ -15,14 +15,13 @@ from rephaze.estimate.collectives import collective_s, group_levels, paper_all_r
 from rephaze.estimate.costs import (
     ModeCost,
     OpCost,
-    bounded_by_memory,
     chip_rates,
     share_of,
     whole_cycles,
 )
 from rephaze.estimate.gemm_costs import Dims, GemmColumns, GemmMemo
 from rephaze.estimate.models import CostModel
-from rephaze.estimate.vector import lane_cycles, paper_vector_cost, traffic_energy_j, vector_cost, vector_energy_j
+from rephaze.estimate.vector import lane_cycles, paper_vector_cost, vector_cost, vector_energy_j
 from rephaze.estimate.weights import paper_lane_cycles
 from rephaze.types.chip import ChipTable
 from rephaze.types.cluster import Cluster
@@ -33,7 +32,8 @@ from rephaze.types.latency import Engine, LatencyTable
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
-MapGemm = Callable[[GemmColumns, Dims], ModeCost]
+MapGemm = Callable[[GemmColumns, Dims, float], ModeCost]
+"""Columns, dimensions, side bytes to cost."""
 
 
 def engine_of(op: Op) -> Engine:
@@ -142,41 +142,40 @@ class Estimator:
         assert op.gemm is not None
         gemm = op.gemm
         dims = (gemm.batch.at(microbatch), gemm.m.at(microbatch), gemm.n.at(microbatch), gemm.k.at(microbatch))
-        one, all_ = map_one_core(self._one_core, dims), map_all_cores(self._all_cores, dims)
+        side_bytes = self._side_bytes(op, microbatch, dims)
+        one = map_one_core(self._one_core, dims, side_bytes)
+        all_ = map_all_cores(self._all_cores, dims, side_bytes)
         if not op.vector:
             return OpCost(one_core=one, all_cores=all_)
         lanes = self.rates.chips
         return OpCost(
-            one_core=self._fused(op, microbatch, dims, one, lanes.vector_lanes),
-            all_cores=self._fused(op, microbatch, dims, all_, lanes.num_lanes),
+            one_core=self._fused(op, microbatch, one, lanes.vector_lanes),
+            all_cores=self._fused(op, microbatch, all_, lanes.num_lanes),
         )
 
-    def _fused(self, op: Op, microbatch: int, dims: Dims, product: ModeCost, lanes_c: Ints) -> ModeCost:
-        """A GEMM with absorbed element work: both engines at once, element by element."""
-        if not self.model.has_memory_terms:
-            # The paper adds each absorbed operator's constant once, whatever the size.
-            extra = sum(paper_lane_cycles(work.function) for work in op.vector)
-            return ModeCost(
-                cycles_c=product.cycles_c + extra,
-                hbm_bytes_c=product.hbm_bytes_c,
-                buffer_bytes_c=product.buffer_bytes_c,
-                energy_j_c=product.energy_j_c,
-            )
+    def _side_bytes(self, op: Op, microbatch: int, dims: Dims) -> float:
+        """Operands of absorbed work (a residual, a mask): what comes on top of the product's own matrices."""
+        if not op.vector or not self.model.has_memory_terms:
+            return 0.0
         batch, m, n, k = dims
         own_bytes = 2.0 * batch * (float(m) * k + float(k) * n + float(m) * n)
         moved = float(op.input_bytes.at(microbatch) + op.output_bytes.at(microbatch))
-        # Operands of the absorbed work (a residual, a mask) come on top of the product's own matrices.
-        side_bytes = max(0.0, moved - own_bytes)
-        hbm_c, buffer_c = product.hbm_bytes_c + side_bytes, product.buffer_bytes_c + side_bytes
-        work_c = np.maximum(product.cycles_c, lane_cycles(op, microbatch, lanes_c))
-        side_j = traffic_energy_j(
-            np.full(len(self.rates), side_bytes), np.full(len(self.rates), side_bytes), self.rates
-        )
+        return max(0.0, moved - own_bytes)
+
+    def _fused(self, op: Op, microbatch: int, product: ModeCost, lanes_c: Ints) -> ModeCost:
+        """A GEMM with absorbed element work: both engines at once, element by element."""
+        if self.model.has_memory_terms:
+            cycles_c = np.maximum(product.cycles_c, lane_cycles(op, microbatch, lanes_c))
+            energy_j_c = product.energy_j_c + vector_energy_j(op, microbatch, self.rates)
+        else:
+            # The paper adds each absorbed operator's constant once, whatever the size.
+            cycles_c = product.cycles_c + sum(paper_lane_cycles(work.function) for work in op.vector)
+            energy_j_c = product.energy_j_c
         return ModeCost(
-            cycles_c=bounded_by_memory(work_c, hbm_c, buffer_c, self.rates),
-            hbm_bytes_c=hbm_c,
-            buffer_bytes_c=buffer_c,
-            energy_j_c=product.energy_j_c + vector_energy_j(op, microbatch, self.rates) + side_j,
+            cycles_c=cycles_c,
+            hbm_bytes_c=product.hbm_bytes_c,
+            buffer_bytes_c=product.buffer_bytes_c,
+            energy_j_c=energy_j_c,
         )
 
     def _collective_cost(self, op: Op, microbatch: int) -> OpCost:
