@@ -71,6 +71,7 @@ class Estimator:
         shared = memo if memo is not None else GemmMemo()
         self._one_core = GemmColumns(self.rates, np.ones(len(chips), dtype=np.int64), model, shared)
         self._all_cores = GemmColumns(self.rates, chips.num_tensor_cores, model, shared)
+        self._costs: dict[tuple[tuple[object, ...], int], OpCost] = {}
 
     def exact(self, graph: OpGraph, microbatch: int) -> LatencyTable:
         """Every operator of the graph, GEMMs by the mapper."""
@@ -106,25 +107,23 @@ class Estimator:
         self, graph: OpGraph, microbatch: int, map_one_core: MapGemm, map_all_cores: MapGemm
     ) -> LatencyTable:
         shape = (len(graph.ops), len(self.rates))
-        cycles = [np.zeros(shape, dtype=np.int64) for _ in range(2)]
-        energy, hbm, buffer = ([np.zeros(shape) for _ in range(2)] for _ in range(3))
+        time, energy, hbm_bytes, buffer_bytes = ([np.zeros(shape) for _ in range(2)] for _ in range(4))
         # Layers repeat operators of one shape (three projections, two norms): each is costed once.
-        known: dict[tuple[object, ...], int] = {}
+        known: dict[tuple[object, ...], OpCost] = {}
         for o, op in enumerate(graph.ops):
             if op.kind is OpKind.VIEW:
                 continue
             key = _shape_key(op)
-            twin = known.setdefault(key, o)
-            if twin != o:
-                for rows in (*cycles, *energy, *hbm, *buffer):
-                    rows[o] = rows[twin]
-                continue
-            cost = self.op_cost(op, microbatch, map_one_core, map_all_cores)
+            if key not in known:
+                known[key] = self._remembered(op, key, microbatch, map_one_core, map_all_cores)
+            cost = known[key]
             for m, mode in enumerate((cost.one_core, cost.all_cores)):
-                cycles[m][o] = whole_cycles(mode.cycles_c)
-                energy[m][o] = mode.energy_j_c
-                hbm[m][o] = share_of(mode.hbm_bytes_c, cycles[m][o], self.rates.hbm_bytes_per_cycle_c)
-                buffer[m][o] = share_of(mode.buffer_bytes_c, cycles[m][o], self.rates.buffer_bytes_per_cycle_c)
+                time[m][o], energy[m][o] = mode.cycles_c, mode.energy_j_c
+                hbm_bytes[m][o], buffer_bytes[m][o] = mode.hbm_bytes_c, mode.buffer_bytes_c
+        cycles = [whole_cycles(rows) for rows in time]
+        rates = self.rates
+        hbm = [share_of(hbm_bytes[m], cycles[m], rates.hbm_bytes_per_cycle_c) for m in range(2)]
+        buffer = [share_of(buffer_bytes[m], cycles[m], rates.buffer_bytes_per_cycle_c) for m in range(2)]
         return LatencyTable(
             op_names=tuple(op.name for op in graph.ops),
             engines=tuple(engine_of(op) for op in graph.ops),
@@ -137,6 +136,22 @@ class Estimator:
             one_core_buffer_share_oc=buffer[0],
             all_cores_buffer_share_oc=buffer[1],
         )
+
+    def _remembered(
+        self,
+        op: Op,
+        key: tuple[object, ...],
+        microbatch: int,
+        map_one_core: MapGemm,
+        map_all_cores: MapGemm,
+    ) -> OpCost:
+        """The cost of an operator; what is not mapped is the same in bounds and in exact tables."""
+        if op.kind is OpKind.GEMM:
+            return self.op_cost(op, microbatch, map_one_core, map_all_cores)
+        at = (key, microbatch)
+        if at not in self._costs:
+            self._costs[at] = self.op_cost(op, microbatch)
+        return self._costs[at]
 
     def _gemm_cost(self, op: Op, microbatch: int, map_one_core: MapGemm, map_all_cores: MapGemm) -> OpCost:
         assert op.gemm is not None
