@@ -106,3 +106,23 @@ def test_pareto_without_a_run_is_one_line(tmp_path):
     done = run("pareto", "nothing", cwd=tmp_path)
     assert done.returncode == 1
     assert done.stderr.startswith("error:")
+
+
+def test_sensitivity_searches_again_with_one_thing_changed(folder):
+    options = ("--scenario", "tiny.toml", "--workers", "1", "--html", "moves.html")
+    done = run("sensitivity", "vit-large", *options, "--knob", "hbm", "--json", cwd=folder)
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    assert found["base"]["status"] == "optimal"
+    less, more = found["changes"]
+    assert (less["factor"], more["factor"]) == (0.5, 2.0)
+    assert less["objective"] <= found["base"]["objective"] <= more["objective"]
+    assert more["chip"]["hbm_bytes_per_s"] == 2 * found["base"]["chip"]["hbm_bytes_per_s"]
+    assert "hbm x 0.5" in (folder / "moves.html").read_text()
+
+
+def test_sensitivity_knows_its_knobs(folder):
+    done = run("sensitivity", "vit-large", "--scenario", "tiny.toml", "--knob", "luck", cwd=folder)
+    assert done.returncode == 1
+    assert "knob" in done.stderr
+    assert "outer-links" in done.stderr

@@ -66,7 +66,7 @@ def compare(
 
     runs = _recorded(run or [])
     settings = _settings(tuple(models or ()), scenario, seed, runs)
-    with _progress(quiet=json_output) as on_step:
+    with step_progress(quiet=json_output) as on_step:
         found = compare_baselines(
             settings,
             budget=budget,
@@ -116,7 +116,8 @@ def _settings(
 
 
 @contextmanager
-def _progress(quiet: bool) -> Iterator[OnStep]:
+def step_progress(quiet: bool) -> Iterator[OnStep]:
+    """A line on the terminal that says which search runs and how far it is."""
     if quiet:
         yield lambda _step, _progress: None
         return

@@ -24,6 +24,7 @@ from rephaze.cli import (
     report,
     schedule,
     search,
+    sensitivity,
     space,
     verify,
 )
@@ -53,6 +54,7 @@ _COMMANDS: tuple[ModuleType, ...] = (
     evaluate,
     search,
     compare,
+    sensitivity,
     report,
     verify,
     export,
