@@ -97,7 +97,7 @@ def _record(found: Sensitivity) -> dict[str, Any]:
         "scenario": found.settings.scenario.name,
         "base": plain(found.base),
         "changes": [
-            {"knob": one.knob, "factor": one.factor, "gain_factor": one.gain_factor} | plain(one.result)
+            {"knob": one.knob, "factor": one.scale_factor, "gain_factor": one.gain_factor} | plain(one.result)
             for one in found.changes
         ],
     }
@@ -109,7 +109,7 @@ def _print(found: Sensitivity) -> None:
         table.add_column(name, justify="left" if name in ("changed", "chip", "status") else "right")
     table.add_row("nothing", *_cells(found.base, 1.0))
     for one in found.changes:
-        table.add_row(f"{one.knob} x {one.factor:g}", *_cells(one.result, one.gain_factor))
+        table.add_row(f"{one.knob} x {one.scale_factor:g}", *_cells(one.result, one.gain_factor))
     stdout.print(table)
 
 

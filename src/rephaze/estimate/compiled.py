@@ -8,6 +8,8 @@ which keeps checks out of the loops.
 from __future__ import annotations
 
 from collections.abc import Callable
+from hashlib import sha256
+from pathlib import Path
 from typing import Any, TypeVar
 
 import numba
@@ -20,17 +22,31 @@ type_like: Callable[[object], Any] = numba.typeof
 _njit: Callable[..., Any] = numba.njit
 
 
+def _digest_of_sources() -> str:
+    here = Path(__file__)
+    sources = [here, here.with_name("ladders.py"), *sorted(here.parent.glob("padded_*.py"))]
+    return sha256(b"".join(source.read_bytes() for source in sources)).hexdigest()[:12]
+
+
+# numba looks for changes only in the file of a function, not in those of the functions compiled into it: without
+# this in the name of its cache file, it would run old code after an update.
+_SOURCES = _digest_of_sources()
+
+
 def compiled(signature: Any) -> Callable[[F], F]:
     """A function other compiled ones call; Python cannot, which halves the time to compile it."""
-    decorate: Callable[[F], F] = _njit(
-        signature, cache=True, error_model="numpy", no_cpython_wrapper=True, no_cfunc_wrapper=True
-    )
-    return decorate
+    return _decorator(signature, no_cpython_wrapper=True)
 
 
 def entry(signature: Any) -> Callable[[F], F]:
     """A compiled function that Python calls; other threads run meanwhile."""
-    decorate: Callable[[F], F] = _njit(
-        signature, cache=True, error_model="numpy", nogil=True, no_cfunc_wrapper=True
-    )
+    return _decorator(signature, nogil=True)
+
+
+def _decorator(signature: Any, **options: bool) -> Callable[[F], F]:
+    def decorate(function: F) -> F:
+        function.__qualname__ += f"_{_SOURCES}"
+        made: F = _njit(signature, cache=True, error_model="numpy", no_cfunc_wrapper=True, **options)(function)
+        return made
+
     return decorate

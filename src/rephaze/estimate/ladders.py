@@ -71,18 +71,26 @@ def ladder(most: int, whole: int, steps: int) -> NDArray[np.int64]:
 
 @compiled(int64[::1](int64))
 def array_parts(side: int) -> NDArray[np.int64]:
-    """The side itself, then 2^i and 3 * 2^i below it, descending: parts of the array that may be used."""
-    out = np.empty(130, dtype=np.int64)
+    """Parts of the array that may be used, descending: the side, its halves while whole, 2^i and 3 * 2^i below."""
+    out = np.empty(200, dtype=np.int64)
     out[0] = side
     count = 1
-    power = 1
+    half = 0 if side % 2 else side // 2
+    power, triple = 1, 3
     while power * 2 < side:
         power *= 2
+    while triple * 2 < side:
+        triple *= 2
+    if triple >= side:
+        triple = 0
     while power >= 1 and side > 1:
-        if power >= 2 and power // 2 * 3 < side:
-            out[count] = power // 2 * 3
-            count += 1
-        out[count] = power
+        part = max(half, power, triple)
+        out[count] = part
         count += 1
-        power //= 2
+        if half == part:
+            half = 0 if half % 2 else half // 2
+        if triple == part:
+            triple = 0 if triple == 3 else triple // 2
+        if power == part:
+            power //= 2
     return out[:count]

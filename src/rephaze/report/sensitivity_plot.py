@@ -22,10 +22,10 @@ def sensitivity_figure(found: Sensitivity) -> Any:
     plot = go.Figure()
     plot.add_bar(
         orientation="h",
-        y=[f"{one.knob} x {one.factor:g}" for one in shown],
+        y=[f"{one.knob} x {one.scale_factor:g}" for one in shown],
         x=[one.gain_factor - 1.0 for one in shown],
         base=1.0,
-        marker={"color": [_MORE if one.factor > 1 else _LESS for one in shown]},
+        marker={"color": [_MORE if one.scale_factor > 1 else _LESS for one in shown]},
         text=[f"{one.gain_factor:.3f}x" for one in shown],
         customdata=[one.result.objective for one in shown],
         hovertemplate="%{y}: %{customdata:,.4g} (%{text})<extra></extra>",
@@ -43,7 +43,7 @@ def sensitivity_figure(found: Sensitivity) -> Any:
 def write_sensitivity_html(path: Path, found: Sensitivity) -> Path:
     """Write the study as one self-contained page and return its path."""
     rows = [("nothing", *_row(found.base, 1.0))]
-    rows += [(f"{one.knob} x {one.factor:g}", *_row(one.result, one.gain_factor)) for one in found.changes]
+    rows += [(f"{one.knob} x {one.scale_factor:g}", *_row(one.result, one.gain_factor)) for one in found.changes]
     sections = [
         Section(title="What each assumption is worth", body=figure(sensitivity_figure(found))),
         Section(title="The best chip under each", body=table(_HEADER, rows)),

@@ -125,5 +125,5 @@ def study_sensitivity(
             scenario = KNOBS[name](settings.scenario, factor)
             found = search(f"{name} x {factor:g}", replace(settings, scenario=scenario))
             gain = found.objective / base.objective if base.objective > 0 else 0.0
-            changes.append(ChangedSearch(knob=name, factor=factor, result=found, gain_factor=gain))
+            changes.append(ChangedSearch(knob=name, scale_factor=factor, result=found, gain_factor=gain))
     return Sensitivity(settings=settings, base=base, changes=tuple(changes))

@@ -12,7 +12,7 @@ class ChangedSearch:
     """The search under one changed assumption."""
 
     knob: str
-    factor: float
+    scale_factor: float
     result: SearchResult
     gain_factor: float
     """Objective over that of the unchanged search; zero if nothing fits."""

@@ -20,7 +20,7 @@ def test_more_of_anything_never_hurts_and_less_never_helps():
     found = study_sensitivity(settings, factors=(0.5, 4.0))
     assert [one.knob for one in found.changes[::2]] == list(knobs_of(settings.scenario))
     for one in found.changes:
-        if one.factor > 1:
+        if one.scale_factor > 1:
             assert one.gain_factor >= 1 - 1e-12, one.knob
         else:
             assert one.gain_factor <= 1 + 1e-12, one.knob
