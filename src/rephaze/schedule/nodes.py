@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import numba as nb
 import numpy as np
 
+from rephaze.schedule.packing import Teams, no_teams
 from rephaze.schedule.relaxation import NEVER
 
 # Columns of Nodes.fact: one row a node.
@@ -19,8 +20,13 @@ NUM_FACTS = 11
 # Node states.
 OPEN, EXPANDED, DEAD = 0, 1, 2
 # Entries of Nodes.control.
-NUM_NODES, HEAP_SIZE, INCUMBENT, BEST_NODE, NUM_EXPANDED, NUM_SETS, NEXT_RELAX, RELAX_STEP = range(8)
-NUM_CONTROLS = 8
+NUM_NODES, HEAP_SIZE, INCUMBENT, BEST_NODE, NUM_EXPANDED, NUM_SETS, NEXT_TUNING, TUNING_STEP, PACKS = range(9)
+NUM_CONTROLS = 9
+# Expansions before weights are first tuned (most parts are proven by then), and from one tuning to the next.
+FIRST_TUNING, MIN_TUNING_STEP, MAX_TUNING_STEP = 128, 1, 16
+_MAX_TEAMS = 1024
+_MAX_PACKED_OPS = 64
+"""Larger parts are tuned by ``relaxation.relax`` alone: the simplex method would take too long."""
 
 
 class Task(NamedTuple):
@@ -57,6 +63,8 @@ class Nodes(NamedTuple):
     """weight[k, i, m] of the weight sets in use."""
     price: Any
     """price[k, i]: the cheaper mode's duration times its weight."""
+    teams: Teams
+    """What weight sets are tuned with."""
     control: Any
 
 
@@ -79,10 +87,12 @@ def new_nodes(task: Task, width: int, capacity: int, max_sets: int) -> Nodes:
         bucket=np.full(2 * capacity, -1, dtype=np.int64),
         weight=np.zeros((max_sets, size, 2)),
         price=np.zeros((max_sets, size)),
+        teams=no_teams(task.ancestors_iw, task.descendants_iw, width, _MAX_TEAMS),
         control=np.zeros(NUM_CONTROLS, dtype=np.int64),
     )
     nodes.fact[0, [LAST, PARENT, ACTION, NEXT]] = -1
-    nodes.control[[NUM_NODES, HEAP_SIZE, NEXT_RELAX, RELAX_STEP]] = 1, 1, 64, 256
+    nodes.control[[NUM_NODES, HEAP_SIZE, NEXT_TUNING, TUNING_STEP]] = 1, 1, FIRST_TUNING, MIN_TUNING_STEP
+    nodes.control[PACKS] = int(size <= _MAX_PACKED_OPS)
     nodes.control[BEST_NODE] = -1
     return nodes
 
