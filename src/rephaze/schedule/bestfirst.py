@@ -14,7 +14,7 @@ import numba as nb
 import numpy as np
 
 from rephaze.schedule.dominance import is_new
-from rephaze.schedule.node_bounds import bound_of_start, bound_of_wait, price_rest, tune_weights
+from rephaze.schedule.node_bounds import bound_of_start, bound_of_wait, pack_rest, price_rest, tune_weights
 from rephaze.schedule.nodes import (
     ACTION,
     BEGAN,
@@ -22,13 +22,12 @@ from rephaze.schedule.nodes import (
     BOUND,
     DEPTH,
     EXPANDED,
-    FIRST_TUNING,
     HEAP_SIZE,
     INCUMBENT,
     LAST,
-    MAX_TUNING_STEP,
-    MIN_TUNING_STEP,
+    MAX_SETS,
     NEXT,
+    NEXT_PACKING,
     NEXT_TUNING,
     NUM_EXPANDED,
     NUM_FACTS,
@@ -36,6 +35,8 @@ from rephaze.schedule.nodes import (
     NUM_RUNNING,
     NUM_SETS,
     OPEN,
+    PACKING_STEP,
+    PACKS,
     PARENT,
     STATE,
     TIME,
@@ -161,6 +162,32 @@ def _is_barred(bits: Any, n: int, i: int, m: int, words: int) -> Any:
 
 
 @nb.njit(cache=True)
+def _tune(task: Task, nodes: Nodes, n: int) -> None:
+    """Tune weights at node n. It pays while it raises bounds; each time it does not, wait longer."""
+    control = nodes.control
+    if control[NUM_SETS] == 1:
+        control[NUM_SETS] = MAX_SETS
+        if control[PACKS] == 1:
+            pack_rest(task, nodes, np.int64(0))
+    if tune_weights(task, nodes, n):
+        control[TUNING_STEP] = 256
+    else:
+        control[TUNING_STEP] = min(2 * control[TUNING_STEP], 4096)
+    control[NEXT_TUNING] = control[NUM_EXPANDED] + control[TUNING_STEP]
+
+
+@nb.njit(cache=True)
+def _pack(task: Task, nodes: Nodes, n: int) -> None:
+    """Bound node n as well as any weights can, oftener where it tells more than the weights in use."""
+    control = nodes.control
+    # Under rule chip bounds suffer mostly from what no weights can tell.
+    least = 32 if task.exclusive else 1
+    step = least if pack_rest(task, nodes, n) else min(2 * control[PACKING_STEP], 16 * least)
+    control[PACKING_STEP] = step
+    control[NEXT_PACKING] = control[NUM_EXPANDED] + step
+
+
+@nb.njit(cache=True)
 def search_slice(task: Task, nodes: Nodes, max_expansions: int) -> int:
     """Expand up to so many nodes; return ``PROVEN``, ``FULL`` (no room for more nodes) or ``RUNNING``."""
     # Unpacked once: every field access of a tuple in compiled code counts references.
@@ -189,14 +216,15 @@ def search_slice(task: Task, nodes: Nodes, max_expansions: int) -> int:
             continue
         control[NUM_EXPANDED] += 1
         if control[NUM_EXPANDED] >= control[NEXT_TUNING]:
-            # First for the whole part. Tuning pays while it raises bounds; each time it does not, wait longer.
-            where = n if control[NEXT_TUNING] > FIRST_TUNING else 0
-            if tune_weights(task, nodes, where):
-                control[TUNING_STEP] = MIN_TUNING_STEP
-            else:
-                control[TUNING_STEP] = min(2 * control[TUNING_STEP], MAX_TUNING_STEP)
-            control[NEXT_TUNING] = control[NUM_EXPANDED] + control[TUNING_STEP]
-        num_sets = min(control[NUM_SETS], weight.shape[0])
+            _tune(task, nodes, n)
+        if control[PACKS] == 1 and control[NUM_EXPANDED] >= control[NEXT_PACKING]:
+            _pack(task, nodes, n)
+            if fact[n, BOUND] >= control[INCUMBENT]:
+                continue
+            if control[HEAP_SIZE] > 0 and fact[n, BOUND] > fact[heap[0], BOUND]:
+                push(heap, fact, control, n)
+                continue
+        num_sets = control[NUM_SETS]
         sharper, longest = price_rest(
             dur_im, tail_i, fact, bits, running, finish, weight, price, num_sets, n, total_k
         )

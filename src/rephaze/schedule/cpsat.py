@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from rephaze.schedule.nodes import Task
+from rephaze.schedule.nodes import NUM_SPARE_MEASURES, Task
 from rephaze.schedule.relaxation import NEVER
 
 Ints = NDArray[np.int64]
@@ -106,7 +106,7 @@ def solve_by_cpsat(
             model.add_cumulative(users, needs, cap)
             if not is_chip:
                 model.add(sum(load) <= cap * (total - held))
-    for k in range(len(task.cap_r), task.frac_imr.shape[2]):
+    for k in range(len(task.cap_r), task.frac_imr.shape[2] - NUM_SPARE_MEASURES):
         apart = [i for i in range(size) if task.frac_imr[i, 0, k] > 0]
         spent = [one[i] * (1 - choice[i]) if task.exclusive else length[i] for i in apart]
         model.add(sum(spent) <= total - held)

@@ -10,7 +10,21 @@ from typing import Any
 import numba as nb
 import numpy as np
 
-from rephaze.schedule.nodes import BOUND, NUM_RUNNING, PACKS, TIME, Nodes, Task, add_weights, has_bit, put_weights
+from rephaze.schedule.nodes import (
+    BOUND,
+    NUM_PACKINGS,
+    NUM_RUNNING,
+    NUM_SPARE_MEASURES,
+    NUM_TUNINGS,
+    PACKED_SETS,
+    PACKS,
+    RELAXED_SETS,
+    TIME,
+    Nodes,
+    Task,
+    has_bit,
+    put_weights,
+)
 from rephaze.schedule.packing import pack
 from rephaze.schedule.relaxation import NEVER, ceil_safely, relax
 
@@ -94,44 +108,69 @@ def bound_of_wait(
 
 
 @nb.njit(cache=True)
-def tune_weights(task: Task, nodes: Nodes, n: int) -> bool:
-    """Tune a weight set to what is left at node n; take it into use, and say so, if it tells more."""
-    size = task.dur_im.shape[0]
-    now = nodes.fact[n, TIME]
+def _left(task: Task, nodes: Nodes, n: int) -> Any:
+    """Durations of what is left at node n; all else is impossible."""
     left_im = task.dur_im.copy()
-    for i in range(size):
+    for i in range(left_im.shape[0]):
         if has_bit(nodes.bits, n, 0, i):
             left_im[i, 0] = left_im[i, 1] = NEVER
     for s in range(nodes.fact[n, NUM_RUNNING]):
         code = nodes.running[n, s]
-        left_im[code >> 1, code & 1] = nodes.finish[n, s] - now
+        left_im[code >> 1, code & 1] = nodes.finish[n, s] - nodes.fact[n, TIME]
+    return left_im
+
+
+@nb.njit(cache=True)
+def tune_weights(task: Task, nodes: Nodes, n: int) -> bool:
+    """Mix all measures into a weight set for what is left at node n; use it, and say so, if it tells more."""
+    size = task.dur_im.shape[0]
+    left_im = _left(task, nodes, n)
+    for i in range(size):
+        if min(left_im[i, 0], left_im[i, 1]) >= NEVER:
+            left_im[i, 0] = 0
     weight_im = np.zeros((size, 2))
-    found = 0.0
-    if nodes.control[PACKS] == 1:
-        found = pack(
-            left_im, task.need_imr, task.cap_r, task.ancestors_iw, nodes.teams, _NUM_PIVOTS, weight_im
-        )
-        if found == 0.0:
-            nodes.control[PACKS] = 0
-    if nodes.control[PACKS] == 0:
-        for i in range(size):
-            if min(left_im[i, 0], left_im[i, 1]) >= NEVER:
-                left_im[i, 0] = 0
-        found = relax(
-            left_im,
-            task.frac_imr,
-            task.exclusive,
-            task.pred_start,
-            task.pred_index,
-            np.int64(_NUM_ROUNDS),  # a literal would be a type of its own, and compiled again
-            1e-7,
-            weight_im,
-            np.zeros(size, dtype=np.int64),
-        )
-    if now + ceil_safely(found) <= nodes.fact[n, BOUND]:
+    found = relax(
+        left_im,
+        task.frac_imr,
+        task.exclusive,
+        task.pred_start,
+        task.pred_index,
+        np.int64(_NUM_ROUNDS),  # a literal would be a type of its own, and compiled again
+        1e-7,
+        weight_im,
+        np.zeros(size, dtype=np.int64),
+    )
+    if nodes.fact[n, TIME] + ceil_safely(found) <= nodes.fact[n, BOUND]:
         return False
-    if n == 0:
-        put_weights(task, nodes, weight_im, 0)
-    else:
-        add_weights(task, nodes, weight_im)
+    count = nodes.control[NUM_TUNINGS]
+    nodes.control[NUM_TUNINGS] += 1
+    put_weights(task, nodes, weight_im, RELAXED_SETS[0] + count % len(RELAXED_SETS))
+    return True
+
+
+@nb.njit(cache=True)
+def pack_rest(task: Task, nodes: Nodes, n: int) -> bool:
+    """Raise node n's bound to the best any weights give; say if that is more than before.
+
+    The weights are used for other nodes too, and as a measure for ``tune_weights``. Those of the root stay.
+    """
+    control = nodes.control
+    size = task.dur_im.shape[0]
+    weight_im = np.zeros((size, 2))
+    left_im = _left(task, nodes, n)
+    found = pack(left_im, task.need_imr, task.cap_r, task.ancestors_iw, nodes.teams, _NUM_PIVOTS, weight_im)
+    if found == 0.0:
+        control[PACKS] = 0
+        return False
+    bound = nodes.fact[n, TIME] + ceil_safely(found)
+    if bound <= nodes.fact[n, BOUND]:
+        return False
+    nodes.fact[n, BOUND] = bound
+    count = control[NUM_PACKINGS]
+    control[NUM_PACKINGS] += 1
+    put_weights(task, nodes, weight_im, 1 if n == 0 else PACKED_SETS[0] + count % len(PACKED_SETS))
+    at = task.frac_imr.shape[2] - NUM_SPARE_MEASURES + (0 if n == 0 else 1 + count % (NUM_SPARE_MEASURES - 1))
+    for i in range(size):
+        for m in range(2):
+            task.frac_imr[i, m, at] = weight_im[i, m]
     return True

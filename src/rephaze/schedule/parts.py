@@ -20,12 +20,10 @@ Ints = NDArray[np.int64]
 
 _NUM_ROUNDS = 200
 _FIRST_SHARPENING = 2000
-_MAX_WEIGHT_SETS = 6
 _MAX_NODE_BYTES = 800_000_000
-# Work of the other methods that counts as one node of the search: some ten microseconds.
-_NODES_AN_IMPROVEMENT = 500
-_TICKS_A_NODE = 2e-6
-_MAX_IMPROVEMENTS = 50
+_NUM_IMPROVEMENTS = 5
+_TICKS_A_NODE = 1e-6
+"""CP-SAT's own measure of work that takes as long as a node of the search, some ten microseconds."""
 _LEAST_CPSAT_S = 0.02
 _MAX_SEARCH_OPS = 1024
 """Larger parts go to CP-SAT at once: a node would no longer be small."""
@@ -42,20 +40,18 @@ class Solver(StrEnum):
     """The paper's integer program, an independent check."""
 
 
-# Whose turn it is, and until which share of the limit. Either method closes in a moment much of what the other
-# never would, so both get a short turn before either gets a long one.
-_TURNS = {
-    Solver.AUTO: (
-        ("search", 0.02),
-        ("improve", 0.03),
-        ("search", 0.3),
-        ("cpsat", 0.45),
-        ("search", 0.8),
-        ("cpsat", 1.0),
-    ),
-    Solver.SEARCH: (("search", 1.0),),
-    Solver.CPSAT: (("cpsat", 1.0),),
-}
+# Whose turn it is, and until which share of the limit. Under rule chip either method closes in a moment much of
+# what the other never would, so both get a short turn before either gets a long one; under engine the search is
+# nearly always the one.
+_SEARCH_FIRST = (("search", 0.02), ("improve", 0.03), ("search", 0.75), ("cpsat", 1.0))
+_IN_TURNS = (
+    ("search", 0.02),
+    ("improve", 0.03),
+    ("search", 0.06),
+    ("cpsat", 0.15),
+    ("search", 0.65),
+    ("cpsat", 1.0),
+)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -114,7 +110,7 @@ def solve_part(
     if known.is_proven and solver is not Solver.CPSAT:
         return known
     search = _Search(task, known, weight_im, width) if size <= _MAX_SEARCH_OPS else None
-    for seed, (method, share) in enumerate(_TURNS[solver]):
+    for seed, (method, share) in enumerate(_turns(task, solver)):
         if work_limit is None:
             limit = Limit(deadline=began + share * time_limit_s)
         else:
@@ -130,16 +126,22 @@ def solve_part(
     return known
 
 
+def _turns(task: Task, solver: Solver) -> tuple[tuple[str, float], ...]:
+    if solver is Solver.AUTO:
+        return _IN_TURNS if task.exclusive else _SEARCH_FIRST
+    return ((solver.value, 1.0),)
+
+
 class _Search:
     """A best-first search that can be continued."""
 
     def __init__(self, task: Task, known: PartSolution, weight_im: Any, width: int) -> None:
         self.task, self.known = task, known
         size, words = task.ancestors_iw.shape
-        self.nodes: Nodes = nodes.new_nodes(task, width, max(1024, 8 * size), _MAX_WEIGHT_SETS)
+        self.nodes: Nodes = nodes.new_nodes(task, width, max(1024, 8 * size))
         self.nodes.fact[0, nodes.BOUND] = known.bound
         self.node_bytes = 8 * nodes.NUM_FACTS + 32 * words + 12 * width + 24
-        nodes.add_weights(task, self.nodes, weight_im)
+        nodes.put_weights(task, self.nodes, weight_im, 0)
         self.slice = 64
         self.is_over = False
         self.sharpen_at, self.num_rounds = _FIRST_SHARPENING, _NUM_ROUNDS
@@ -206,8 +208,7 @@ class _Search:
 
 
 def _improve(task: Task, known: PartSolution, limit: Limit) -> None:
-    num_batches = _MAX_IMPROVEMENTS if limit.num_nodes is None else limit.num_nodes // _NODES_AN_IMPROVEMENT
-    for seed in range(1, num_batches + 1):
+    for seed in range(_NUM_IMPROVEMENTS):
         if known.is_proven or limit.time_left_s() == 0:
             break
         known.makespan = improve(

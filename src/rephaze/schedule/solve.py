@@ -33,7 +33,7 @@ Ints = NDArray[np.int64]
 
 DEFAULT_BACKEND = "scip"
 
-SEARCH_WORK = 250_000
+SEARCH_WORK = 300_000
 """Work limit for outer searches: hard parts end after some two seconds, and alike on every machine."""
 
 
