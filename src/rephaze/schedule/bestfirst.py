@@ -36,6 +36,7 @@ from rephaze.schedule.nodes import (
     NUM_SETS,
     OPEN,
     PACKING_STEP,
+    PACKING_WORK_A_NODE,
     PACKS,
     PARENT,
     STATE,
@@ -184,7 +185,9 @@ def _pack(task: Task, nodes: Nodes, n: int) -> None:
     least = 32 if task.exclusive else 1
     step = least if pack_rest(task, nodes, n) else min(2 * control[PACKING_STEP], 16 * least)
     control[PACKING_STEP] = step
-    control[NEXT_PACKING] = control[NUM_EXPANDED] + step
+    # Where it is slow it must not take more than two thirds of the work.
+    affordable = nodes.teams.num[1] // (2 * PACKING_WORK_A_NODE)
+    control[NEXT_PACKING] = max(control[NUM_EXPANDED] + step, affordable)
 
 
 @nb.njit(cache=True)

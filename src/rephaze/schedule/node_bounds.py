@@ -158,6 +158,9 @@ def pack_rest(task: Task, nodes: Nodes, n: int) -> bool:
     size = task.dur_im.shape[0]
     weight_im = np.zeros((size, 2))
     left_im = _left(task, nodes, n)
+    if 2 * nodes.teams.num[0] > len(nodes.teams.size):
+        # Teams of nodes long past only cost time.
+        nodes.teams.num[0] = 0
     found = pack(left_im, task.need_imr, task.cap_r, task.ancestors_iw, nodes.teams, _NUM_PIVOTS, weight_im)
     if found == 0.0:
         control[PACKS] = 0

@@ -31,7 +31,9 @@ NUM_SPARE_MEASURES = 3
 # Expansions before weights are first tuned: most parts are proven by then.
 FIRST_TUNING = 64
 FIRST_PACKING = 2000
-_MAX_TEAMS = 1024
+PACKING_WORK_A_NODE = 10_000
+"""Work on packings (``packing.Teams.num``) that takes as long as a node of the search, some five microseconds."""
+_MAX_TEAMS = 256
 _MAX_PACKED_OPS = 64
 """Larger parts are tuned by ``relaxation.relax`` alone: the simplex method would take too long."""
 

@@ -23,7 +23,7 @@ _FIRST_SHARPENING = 2000
 _MAX_NODE_BYTES = 800_000_000
 _NUM_IMPROVEMENTS = 5
 _TICKS_A_NODE = 1e-6
-"""CP-SAT's own measure of work that takes as long as a node of the search, some ten microseconds."""
+"""CP-SAT's own measure of work that takes as long as a node of the search, some five microseconds."""
 _LEAST_CPSAT_S = 0.02
 _MAX_SEARCH_OPS = 1024
 """Larger parts go to CP-SAT at once: a node would no longer be small."""
@@ -109,7 +109,8 @@ def solve_part(
         return known
     if known.is_proven and solver is not Solver.CPSAT:
         return known
-    search = _Search(task, known, weight_im, width) if size <= _MAX_SEARCH_OPS else None
+    may_search = solver is not Solver.CPSAT and size <= _MAX_SEARCH_OPS
+    search = _Search(task, known, weight_im, width) if may_search else None
     for seed, (method, share) in enumerate(_turns(task, solver)):
         if work_limit is None:
             limit = Limit(deadline=began + share * time_limit_s)
@@ -153,7 +154,8 @@ class _Search:
         control[nodes.BEST_NODE] = -1
         while not self.is_over and limit.time_left_s() > 0:
             expanded = int(control[nodes.NUM_EXPANDED])
-            if limit.num_nodes is not None and expanded >= limit.num_nodes:
+            num_nodes = expanded + int(self.nodes.teams.num[1]) // nodes.PACKING_WORK_A_NODE
+            if limit.num_nodes is not None and num_nodes >= limit.num_nodes:
                 break
             if expanded >= self.sharpen_at and not control[nodes.PACKS]:
                 self._sharpen()

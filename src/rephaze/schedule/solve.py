@@ -100,13 +100,13 @@ def schedule_layer(
         hbm_share_om: Part of the HBM bandwidth held in each mode; None for none.
         buffer_share_om: Likewise for the global buffer.
         time_limit_s: Wall time for all parts together; a valid schedule comes back whatever it is.
-        work_limit: Nodes to search in each part, some ten microseconds each, and as much work of CP-SAT. No clock
-            is read then, so the answer is the same on any machine.
+        work_limit: Nodes to search in each part, some five microseconds each, and as much work of CP-SAT. No clock
+            is read then, so the answer is the same on any machine. The integer program knows time only.
         solver: Which methods may be used.
         backend: Of the integer program: scip, highs, cp_sat or gurobi.
         memo: Shared among solves, or None.
     """
-    if work_limit is not None:
+    if work_limit is not None and solver is not Solver.ILP:
         time_limit_s = math.inf
     deadline = time.perf_counter() + time_limit_s
     fastest_o = cycles_om.min(axis=1)
