@@ -149,7 +149,7 @@ def tune_weights(task: Task, nodes: Nodes, n: int) -> bool:
 
 
 @nb.njit(cache=True)
-def pack_rest(task: Task, nodes: Nodes, n: int) -> bool:
+def pack_rest(task: Task, nodes: Nodes, n: Any) -> bool:
     """Raise node n's bound to the best any weights give; say if that is more than before.
 
     The weights are used for other nodes too, and as a measure for ``tune_weights``. Those of the root stay.

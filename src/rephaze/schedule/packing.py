@@ -89,8 +89,8 @@ def _most_ahead(
     barred_w: Any,
     row_cs: Any,
     length_c: Any,
-    c: int,
-    end: int,
+    c: Any,
+    end: Any,
     dense_r: Any,
     free_r: Any,
 ) -> float:
@@ -143,7 +143,10 @@ def _heaviest(
     num_chains: int,
     teams: Teams,
 ) -> tuple[float, bool]:
-    """The weight of a team heavier than 1, which joins ``teams``, or 1 if none is found; and whether it is sure none is heavier."""
+    """The weight of a team heavier than 1, which joins ``teams``, and whether it is sure that none is heavier.
+
+    The weight is 1 if none is found.
+    """
     num_rows, num_resources, words = len(code_p), len(cap_r), teams.apart_iw.shape[1]
     # Rows by chain, heaviest first; chains by their heaviest row, heaviest first.
     order = np.empty(num_rows, dtype=np.int64)

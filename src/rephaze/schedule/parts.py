@@ -21,8 +21,9 @@ Ints = NDArray[np.int64]
 _NUM_ROUNDS = 200
 _FIRST_SHARPENING = 2000
 _MAX_NODE_BYTES = 800_000_000
-_NUM_IMPROVEMENTS = 5
-_TICKS_A_NODE = 1e-6
+_NUM_IMPROVEMENTS = 2
+_MIN_TRIES, _TRIES_TIMES_OPS = 50, 70_000
+_TICKS_A_NODE = 5e-7
 """CP-SAT's own measure of work that takes as long as a node of the search, some five microseconds."""
 _LEAST_CPSAT_S = 0.02
 _MAX_SEARCH_OPS = 1024
@@ -43,13 +44,14 @@ class Solver(StrEnum):
 # Whose turn it is, and until which share of the limit. Under rule chip either method closes in a moment much of
 # what the other never would, so both get a short turn before either gets a long one; under engine the search is
 # nearly always the one.
-_SEARCH_FIRST = (("search", 0.02), ("improve", 0.03), ("search", 0.75), ("cpsat", 1.0))
+_SEARCH_FIRST = (("search", 0.02), ("improve", 0.03), ("search", 0.7), ("improve", 0.75), ("cpsat", 1.0))
 _IN_TURNS = (
     ("search", 0.02),
     ("improve", 0.03),
     ("search", 0.06),
     ("cpsat", 0.15),
-    ("search", 0.65),
+    ("search", 0.6),
+    ("improve", 0.65),
     ("cpsat", 1.0),
 )
 
@@ -119,7 +121,7 @@ def solve_part(
         if method == "search" and search:
             search.run(limit)
         elif method == "improve":
-            _improve(task, known, limit)
+            _improve(task, known, limit, seed)
         elif method == "cpsat":
             _run_cpsat(task, known, limit, seed)
         if known.is_proven:
@@ -209,8 +211,9 @@ class _Search:
             node = int(fact[node, nodes.PARENT])
 
 
-def _improve(task: Task, known: PartSolution, limit: Limit) -> None:
-    for seed in range(_NUM_IMPROVEMENTS):
+def _improve(task: Task, known: PartSolution, limit: Limit, turn: int) -> None:
+    """A better schedule by random moves: a few rounds before the long turns, more after them."""
+    for k in range(_NUM_IMPROVEMENTS * turn):
         if known.is_proven or limit.time_left_s() == 0:
             break
         known.makespan = improve(
@@ -219,9 +222,9 @@ def _improve(task: Task, known: PartSolution, limit: Limit) -> None:
             task.cap_r,
             task.pred_start,
             task.pred_index,
-            200,
+            max(_MIN_TRIES, _TRIES_TIMES_OPS // len(known.mode_i)),
             known.bound,
-            seed,
+            k,
             known.mode_i,
             known.start_i,
             known.makespan,
