@@ -3,11 +3,13 @@
 import itertools
 from fractions import Fraction
 from functools import cache
+from unittest import mock
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from rephaze.schedule import nodes
 from rephaze.schedule.parts import Solver
 from rephaze.schedule.shares import SHARE_UNITS, share_units
 from rephaze.schedule.solve import solve_problem
@@ -131,6 +133,15 @@ def test_search_finds_the_brute_force_optimum(problem):
 @given(problems(max_ops=7, max_cycles=3))
 def test_search_finds_the_optimum_of_wider_problems(problem):
     found = solve_problem(problem, solver=Solver.SEARCH, time_limit_s=60)
+    assert found.makespan_cycles == found.bound_cycles == shortest_makespan(problem)
+
+
+@settings(max_examples=200, deadline=None)
+@given(problems(max_ops=6, max_cycles=4))
+def test_search_with_bounds_tuned_at_every_node_finds_the_optimum(problem):
+    with mock.patch.multiple(nodes, FIRST_TUNING=0, FIRST_PACKING=0):
+        found = solve_problem(problem, solver=Solver.SEARCH, time_limit_s=60)
+    assert find_violations(problem, found) == []
     assert found.makespan_cycles == found.bound_cycles == shortest_makespan(problem)
 
 

@@ -13,247 +13,47 @@ from typing import Any
 import numba as nb
 import numpy as np
 
+from rephaze.schedule.dominance import is_new
+from rephaze.schedule.node_bounds import bound_of_start, bound_of_wait, pack_rest, price_rest, tune_weights
 from rephaze.schedule.nodes import (
     ACTION,
     BEGAN,
     BEST_NODE,
     BOUND,
-    DEAD,
     DEPTH,
     EXPANDED,
     HEAP_SIZE,
     INCUMBENT,
     LAST,
+    MAX_SETS,
     NEXT,
-    NEXT_RELAX,
+    NEXT_PACKING,
+    NEXT_TUNING,
     NUM_EXPANDED,
     NUM_FACTS,
     NUM_NODES,
     NUM_RUNNING,
     NUM_SETS,
     OPEN,
+    PACKING_STEP,
+    PACKING_WORK_A_NODE,
+    PACKS,
     PARENT,
-    RELAX_STEP,
     STATE,
     TIME,
+    TUNING_STEP,
     WAITED,
     Nodes,
     Task,
-    add_weights,
     has_bit,
-    hash_bits,
     pop,
     push,
     set_bit,
 )
-from rephaze.schedule.relaxation import NEVER, ceil_safely, relax
+from rephaze.schedule.relaxation import NEVER
 
 # What a slice of the search ended with.
 RUNNING, PROVEN, FULL = 0, 1, 2
-
-
-@nb.njit(cache=True)
-def _price_rest(
-    dur_im: Any,
-    tail_i: Any,
-    fact: Any,
-    bits: Any,
-    running: Any,
-    finish: Any,
-    weight: Any,
-    price: Any,
-    num_sets: int,
-    n: int,
-    total_k: Any,
-) -> tuple[int, int]:
-    """Fill the price of what is left at a node under each weight set; return a bound and its longest tail."""
-    now = fact[n, TIME]
-    longest = 0
-    for k in range(num_sets):
-        total_k[k] = 0.0
-    for i in range(dur_im.shape[0]):
-        if not has_bit(bits, n, 0, i):
-            longest = max(longest, tail_i[i])
-            for k in range(num_sets):
-                total_k[k] += price[k, i]
-    bound = now + longest
-    for s in range(fact[n, NUM_RUNNING]):
-        code = running[n, s]
-        i = code >> 1
-        bound = max(bound, finish[n, s] + tail_i[i] - min(dur_im[i, 0], dur_im[i, 1]))
-        for k in range(num_sets):
-            total_k[k] += weight[k, i, code & 1] * (finish[n, s] - now)
-    for k in range(num_sets):
-        bound = max(bound, now + ceil_safely(total_k[k]))
-    return bound, longest
-
-
-@nb.njit(cache=True)
-def _bound_of_start(
-    dur_im: Any,
-    tail_i: Any,
-    fact: Any,
-    weight: Any,
-    price: Any,
-    num_sets: int,
-    n: int,
-    i: int,
-    m: int,
-    total_k: Any,
-) -> Any:
-    """A bound on node n with one more start, from n's totals alone: most children end here, unmade."""
-    length = dur_im[i, m]
-    now = fact[n, TIME]
-    best = max(fact[n, BOUND], now + length + tail_i[i] - min(dur_im[i, 0], dur_im[i, 1]))
-    for k in range(num_sets):
-        best = max(best, now + ceil_safely(total_k[k] - price[k, i] + weight[k, i, m] * length))
-    return best
-
-
-@nb.njit(cache=True)
-def _bound_of_wait(
-    fact: Any, running: Any, finish: Any, weight: Any, num_sets: int, n: int, longest: int, total_k: Any
-) -> Any:
-    """A bound on node n gone on to its next completion."""
-    now = fact[n, TIME]
-    moment = finish[n, 0]
-    for s in range(1, fact[n, NUM_RUNNING]):
-        moment = min(moment, finish[n, s])
-    best = max(fact[n, BOUND], moment + longest)
-    for k in range(num_sets):
-        busy = 0.0
-        for s in range(fact[n, NUM_RUNNING]):
-            busy += weight[k, running[n, s] >> 1, running[n, s] & 1]
-        best = max(best, now + ceil_safely(total_k[k] + (1.0 - busy) * (moment - now)))
-    return best
-
-
-@nb.njit(cache=True)
-def _dominates(
-    need_imr: Any,
-    descendants_iw: Any,
-    fact: Any,
-    bits: Any,
-    running: Any,
-    finish: Any,
-    a: int,
-    b: int,
-    words: int,
-) -> int:
-    """Whether node a can do whatever b can, no later: 0 no, 1 yes, 2 yes and both have the same future.
-
-    Both have started the same operators. From b's moment on, a must hold no more of anything than b at any
-    time, what others wait for must end no later in a, and so must the last of all.
-    """
-    moment = fact[b, TIME]
-    if fact[a, TIME] > moment:
-        return 0
-    num_a, num_b = fact[a, NUM_RUNNING], fact[b, NUM_RUNNING]
-    last_a, last_b = moment, moment
-    for q in range(num_b):
-        last_b = max(last_b, finish[b, q])
-    for s in range(num_a):
-        last_a = max(last_a, finish[a, s])
-    if last_a > last_b:
-        return 0
-    same = fact[a, TIME] == moment and num_a == num_b
-    for s in range(num_a):
-        if finish[a, s] <= moment:
-            continue
-        code = running[a, s]
-        awaited = False
-        for w in range(words):
-            if descendants_iw[code >> 1, w] & ~bits[b, w] != np.uint64(0):
-                awaited = True
-                break
-        if not awaited and not same:
-            continue
-        found = False
-        for q in range(num_b):
-            if running[b, q] >> 1 == code >> 1:
-                found = finish[b, q] >= finish[a, s]
-                same = same and running[b, q] == code and finish[b, q] == finish[a, s]
-                break
-        if not found:
-            same = False
-            if awaited:
-                return 0
-    if same:
-        return 2
-    # b's use falls only when something of b ends: enough to compare then, and at its moment.
-    for p in range(-1, num_b):
-        time = moment if p < 0 else finish[b, p]
-        for r in range(need_imr.shape[2]):
-            excess = 0
-            for s in range(num_a):
-                if finish[a, s] > time:
-                    excess += need_imr[running[a, s] >> 1, running[a, s] & 1, r]
-            if excess > 0:
-                for q in range(num_b):
-                    if finish[b, q] > time:
-                        excess -= need_imr[running[b, q] >> 1, running[b, q] & 1, r]
-                if excess > 0:
-                    return 0
-    return 1
-
-
-@nb.njit(cache=True)
-def _is_new(
-    need_imr: Any,
-    descendants_iw: Any,
-    fact: Any,
-    bits: Any,
-    running: Any,
-    finish: Any,
-    heap: Any,
-    bucket: Any,
-    control: Any,
-    b: int,
-    words: int,
-) -> bool:
-    """File a node that has just reached a new moment, unless one on file makes it needless.
-
-    A node on file that takes its place must be free to do all b could: what it was barred from is cleared,
-    and if it was expanded under those bars it is opened again.
-    """
-    place = hash_bits(bits, b, words) % bucket.shape[0]
-    a = bucket[place]
-    while a >= 0:
-        alike = fact[a, STATE] != DEAD
-        for w in range(words):
-            if bits[a, w] != bits[b, w]:
-                alike = False
-                break
-        if alike:
-            # A node that merely waited may rest only on one of the same moment: else two could rest on each
-            # other.
-            how = 0
-            if fact[b, WAITED] % 2 == 0 or fact[a, TIME] == fact[b, TIME]:
-                how = _dominates(need_imr, descendants_iw, fact, bits, running, finish, a, b, words)
-            if how > 0:
-                freed = False
-                for w in range(words, 4 * words):
-                    kept = bits[a, w] & bits[b, w] if how == 2 else np.uint64(0)
-                    if kept != bits[a, w]:
-                        bits[a, w] = kept
-                        freed = True
-                if freed and fact[a, STATE] == EXPANDED:
-                    fact[a, STATE] = OPEN
-                    push(heap, fact, control, a)
-                return False
-            if fact[a, STATE] == OPEN and (fact[a, WAITED] % 2 == 0 or fact[a, TIME] == fact[b, TIME]):
-                free = True
-                for w in range(words, 4 * words):
-                    if bits[b, w] != np.uint64(0):
-                        free = False
-                        break
-                if free and _dominates(need_imr, descendants_iw, fact, bits, running, finish, b, a, words) > 0:
-                    fact[a, STATE] = DEAD
-        a = fact[a, NEXT]
-    fact[b, NEXT] = bucket[place]
-    fact[b, WAITED] += 2
-    bucket[place] = b
-    return True
 
 
 @nb.njit(cache=True)
@@ -363,36 +163,31 @@ def _is_barred(bits: Any, n: int, i: int, m: int, words: int) -> Any:
 
 
 @nb.njit(cache=True)
-def _relax_here(task: Task, nodes: Nodes, n: int, num_rounds: int) -> bool:
-    """Tune a weight set to what is left at node n; take it into use, and say so, if it tells more."""
-    size = task.dur_im.shape[0]
-    left_im = task.dur_im.copy()
-    for i in range(size):
-        if has_bit(nodes.bits, n, 0, i):
-            left_im[i, 0] = 0
-            left_im[i, 1] = NEVER
-    now = nodes.fact[n, TIME]
-    for s in range(nodes.fact[n, NUM_RUNNING]):
-        code = nodes.running[n, s]
-        left_im[code >> 1, code & 1] = nodes.finish[n, s] - now
-        left_im[code >> 1, 1 - (code & 1)] = NEVER
-    weight_im = np.zeros((size, 2))
-    pick_i = np.zeros(size, dtype=np.int64)
-    found = relax(
-        left_im,
-        task.frac_imr,
-        task.exclusive,
-        task.pred_start,
-        task.pred_index,
-        num_rounds,
-        1e-7,
-        weight_im,
-        pick_i,
-    )
-    if now + ceil_safely(found) <= nodes.fact[n, BOUND]:
-        return False
-    add_weights(task, nodes, weight_im)
-    return True
+def _tune(task: Task, nodes: Nodes, n: int) -> None:
+    """Tune weights at node n. It pays while it raises bounds; each time it does not, wait longer."""
+    control = nodes.control
+    if control[NUM_SETS] == 1:
+        control[NUM_SETS] = MAX_SETS
+        if control[PACKS] == 1:
+            pack_rest(task, nodes, np.int64(0))
+    if tune_weights(task, nodes, n):
+        control[TUNING_STEP] = 256
+    else:
+        control[TUNING_STEP] = min(2 * control[TUNING_STEP], 4096)
+    control[NEXT_TUNING] = control[NUM_EXPANDED] + control[TUNING_STEP]
+
+
+@nb.njit(cache=True)
+def _pack(task: Task, nodes: Nodes, n: int) -> None:
+    """Bound node n as well as any weights can, oftener where it tells more than the weights in use."""
+    control = nodes.control
+    # Under rule chip bounds suffer mostly from what no weights can tell.
+    least = 32 if task.exclusive else 1
+    step = least if pack_rest(task, nodes, n) else min(2 * control[PACKING_STEP], 16 * least)
+    control[PACKING_STEP] = step
+    # Where it is slow it must not take more than two thirds of the work.
+    affordable = nodes.teams.num[1] // (2 * PACKING_WORK_A_NODE)
+    control[NEXT_PACKING] = max(control[NUM_EXPANDED] + step, affordable)
 
 
 @nb.njit(cache=True)
@@ -423,15 +218,17 @@ def search_slice(task: Task, nodes: Nodes, max_expansions: int) -> int:
         if fact[n, STATE] != OPEN:
             continue
         control[NUM_EXPANDED] += 1
-        if control[NUM_EXPANDED] >= control[NEXT_RELAX]:
-            # Tuning pays while it raises bounds; each time it does not, wait longer before the next.
-            if _relax_here(task, nodes, n, 200):
-                control[RELAX_STEP] = 256
-            else:
-                control[RELAX_STEP] = min(2 * control[RELAX_STEP], 4096)
-            control[NEXT_RELAX] = control[NUM_EXPANDED] + control[RELAX_STEP]
-        num_sets = min(control[NUM_SETS], weight.shape[0])
-        sharper, longest = _price_rest(
+        if control[NUM_EXPANDED] >= control[NEXT_TUNING]:
+            _tune(task, nodes, n)
+        if control[PACKS] == 1 and control[NUM_EXPANDED] >= control[NEXT_PACKING]:
+            _pack(task, nodes, n)
+            if fact[n, BOUND] >= control[INCUMBENT]:
+                continue
+            if control[HEAP_SIZE] > 0 and fact[n, BOUND] > fact[heap[0], BOUND]:
+                push(heap, fact, control, n)
+                continue
+        num_sets = control[NUM_SETS]
+        sharper, longest = price_rest(
             dur_im, tail_i, fact, bits, running, finish, weight, price, num_sets, n, total_k
         )
         if sharper > fact[n, BOUND]:
@@ -453,7 +250,7 @@ def search_slice(task: Task, nodes: Nodes, max_expansions: int) -> int:
             if waits:
                 if idle:
                     continue
-                bound = _bound_of_wait(fact, running, finish, weight, num_sets, n, longest, total_k)
+                bound = bound_of_wait(fact, running, finish, weight, num_sets, n, longest, total_k)
             else:
                 if not _is_ready(ancestors_iw, bits, n, i, words, done_w):
                     continue
@@ -461,7 +258,7 @@ def search_slice(task: Task, nodes: Nodes, max_expansions: int) -> int:
                     continue
                 if _is_barred(bits, n, i, m, words) or not _fits(dur_im, need_imr, cap_r, used_r, i, m):
                     continue
-                bound = _bound_of_start(dur_im, tail_i, fact, weight, price, num_sets, n, i, m, total_k)
+                bound = bound_of_start(dur_im, tail_i, fact, weight, price, num_sets, n, i, m, total_k)
             if bound >= control[INCUMBENT]:
                 continue
             c = _copy(fact, bits, running, finish, control, n)
@@ -513,7 +310,7 @@ def search_slice(task: Task, nodes: Nodes, max_expansions: int) -> int:
                     child_r,
                     done_w,
                 )
-            sharper, _ = _price_rest(
+            sharper, _ = price_rest(
                 dur_im, tail_i, fact, bits, running, finish, weight, price, num_sets, c, child_k
             )
             bound = max(bound, sharper)
@@ -524,7 +321,7 @@ def search_slice(task: Task, nodes: Nodes, max_expansions: int) -> int:
                 # Its bound is its makespan: the last completion.
                 control[INCUMBENT] = bound
                 control[BEST_NODE] = c
-            elif moves_on and not _is_new(
+            elif moves_on and not is_new(
                 need_imr, descendants_iw, fact, bits, running, finish, heap, bucket, control, c, words
             ):
                 control[NUM_NODES] -= 1

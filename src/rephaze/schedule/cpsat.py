@@ -5,12 +5,13 @@ Axis letters: i = operator of a part, m = mode (0 one core, 1 all cores), r = re
 
 from __future__ import annotations
 
+import math
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from rephaze.schedule.nodes import Task
+from rephaze.schedule.nodes import NUM_SPARE_MEASURES, Task
 from rephaze.schedule.relaxation import NEVER
 
 Ints = NDArray[np.int64]
@@ -34,6 +35,7 @@ def solve_by_cpsat(
     start_i: Ints,
     mode_i: Ints,
     time_limit_s: float,
+    num_ticks: float = math.inf,
     seed: int = 0,
 ) -> Solved:
     """The best bound and schedule CP-SAT finds in the time, on one thread with a fixed seed.
@@ -45,6 +47,7 @@ def solve_by_cpsat(
         start_i: A valid schedule, to start from.
         mode_i: Its modes.
         time_limit_s: Wall time.
+        num_ticks: Work by the solver's own deterministic measure, some seconds.
         seed: Of the solver.
 
     Where a bandwidth's units are too fine for 64-bit products its needs are rounded down: the bound stays
@@ -103,7 +106,7 @@ def solve_by_cpsat(
             model.add_cumulative(users, needs, cap)
             if not is_chip:
                 model.add(sum(load) <= cap * (total - held))
-    for k in range(len(task.cap_r), task.frac_imr.shape[2]):
+    for k in range(len(task.cap_r), task.frac_imr.shape[2] - NUM_SPARE_MEASURES):
         apart = [i for i in range(size) if task.frac_imr[i, 0, k] > 0]
         spent = [one[i] * (1 - choice[i]) if task.exclusive else length[i] for i in apart]
         model.add(sum(spent) <= total - held)
@@ -118,6 +121,7 @@ def solve_by_cpsat(
     solver.parameters.num_workers = 1
     solver.parameters.random_seed = seed
     solver.parameters.max_time_in_seconds = time_limit_s
+    solver.parameters.max_deterministic_time = num_ticks
     status = solver.solve(model)
     if status == cp_model.MODEL_INVALID:
         return Solved(bound, None, None)

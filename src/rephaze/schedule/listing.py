@@ -12,6 +12,8 @@ import numpy as np
 
 from rephaze.schedule.relaxation import NEVER, ceil_safely, relax
 
+_LENIENCE = 0.02
+
 
 @nb.njit(cache=True)
 def place_in_order(
@@ -130,14 +132,15 @@ def improve(
     size = dur_im.shape[0]
     np.random.seed(seed)  # noqa: NPY002 - compiled code has only this generator, and it is private to it
     key_i = np.empty(size)
-    trial_mode = np.empty_like(mode_i)
-    trial_start = np.empty_like(start_i)
-    for _ in range(num_tries):
+    here_mode, here_start = mode_i.copy(), start_i.copy()
+    trial_mode, trial_start = mode_i.copy(), start_i.copy()
+    here = makespan
+    for k in range(num_tries):
         if makespan <= target:
             break
         for i in range(size):
-            key_i[i] = start_i[i]
-            trial_mode[i] = mode_i[i]
+            key_i[i] = here_start[i]
+            trial_mode[i] = here_mode[i]
         for _ in range(1 + np.random.randint(0, 3)):  # noqa: NPY002
             i = np.random.randint(0, size)  # noqa: NPY002
             if dur_im[i, 1 - trial_mode[i]] < NEVER and np.random.random() < 0.5:  # noqa: NPY002
@@ -145,11 +148,15 @@ def improve(
             else:
                 key_i[i] += (np.random.random() - 0.5) * 0.5 * makespan  # noqa: NPY002
         found = place_in_order(dur_im, need_imr, cap_r, pred_start, pred_index, trial_mode, key_i, trial_start)
-        if found <= makespan:
+        # A little worse is a way out of where no move is better; ever less so towards the end.
+        if found <= here + _LENIENCE * (1.0 - k / num_tries) * makespan:
+            here = found
+            for i in range(size):
+                here_mode[i], here_start[i] = trial_mode[i], trial_start[i]
+        if found < makespan:
             makespan = found
             for i in range(size):
-                mode_i[i] = trial_mode[i]
-                start_i[i] = trial_start[i]
+                mode_i[i], start_i[i] = trial_mode[i], trial_start[i]
     return makespan
 
 

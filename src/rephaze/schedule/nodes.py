@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import numba as nb
 import numpy as np
 
+from rephaze.schedule.packing import Teams, no_teams
 from rephaze.schedule.relaxation import NEVER
 
 # Columns of Nodes.fact: one row a node.
@@ -19,8 +20,22 @@ NUM_FACTS = 11
 # Node states.
 OPEN, EXPANDED, DEAD = 0, 1, 2
 # Entries of Nodes.control.
-NUM_NODES, HEAP_SIZE, INCUMBENT, BEST_NODE, NUM_EXPANDED, NUM_SETS, NEXT_RELAX, RELAX_STEP = range(8)
-NUM_CONTROLS = 8
+NUM_NODES, HEAP_SIZE, INCUMBENT, BEST_NODE, NUM_EXPANDED, NUM_SETS = range(6)
+NEXT_TUNING, TUNING_STEP, NUM_TUNINGS, NEXT_PACKING, PACKING_STEP, NUM_PACKINGS, PACKS = range(6, 13)
+NUM_CONTROLS = 13
+# Weight sets: the first relaxation, the first packing, then the latest of either.
+RELAXED_SETS, PACKED_SETS = (2, 3, 4), (5, 6)
+MAX_SETS = 7
+NUM_SPARE_MEASURES = 3
+"""Last measures of ``Task.frac_imr``, empty until packings fill them: the first, then the latest."""
+# Expansions before weights are first tuned: most parts are proven by then.
+FIRST_TUNING = 64
+FIRST_PACKING = 2000
+PACKING_WORK_A_NODE = 10_000
+"""Work on packings (``packing.Teams.num``) that takes as long as a node of the search, some five microseconds."""
+_MAX_TEAMS = 256
+_MAX_PACKED_OPS = 64
+"""Larger parts are tuned by ``relaxation.relax`` alone: the simplex method would take too long."""
 
 
 class Task(NamedTuple):
@@ -57,17 +72,18 @@ class Nodes(NamedTuple):
     """weight[k, i, m] of the weight sets in use."""
     price: Any
     """price[k, i]: the cheaper mode's duration times its weight."""
+    teams: Teams
+    """What weight sets are tuned with."""
     control: Any
 
 
-def new_nodes(task: Task, width: int, capacity: int, max_sets: int) -> Nodes:
+def new_nodes(task: Task, width: int, capacity: int) -> Nodes:
     """Empty memory for a search, with its root.
 
     Args:
         task: The part.
         width: Most operators that can run at once.
         capacity: Nodes to make room for.
-        max_sets: Weight sets to make room for.
     """
     size, words = task.ancestors_iw.shape
     nodes = Nodes(
@@ -77,12 +93,15 @@ def new_nodes(task: Task, width: int, capacity: int, max_sets: int) -> Nodes:
         finish=np.zeros((capacity, width), dtype=np.int64),
         heap=np.zeros(capacity, dtype=np.int64),
         bucket=np.full(2 * capacity, -1, dtype=np.int64),
-        weight=np.zeros((max_sets, size, 2)),
-        price=np.zeros((max_sets, size)),
+        weight=np.zeros((MAX_SETS, size, 2)),
+        price=np.zeros((MAX_SETS, size)),
+        teams=no_teams(task.ancestors_iw, task.descendants_iw, width, _MAX_TEAMS),
         control=np.zeros(NUM_CONTROLS, dtype=np.int64),
     )
     nodes.fact[0, [LAST, PARENT, ACTION, NEXT]] = -1
-    nodes.control[[NUM_NODES, HEAP_SIZE, NEXT_RELAX, RELAX_STEP]] = 1, 1, 64, 256
+    nodes.control[[NUM_NODES, HEAP_SIZE, NUM_SETS]] = 1
+    nodes.control[[NEXT_TUNING, TUNING_STEP, NEXT_PACKING, PACKING_STEP]] = FIRST_TUNING, 1, FIRST_PACKING, 1
+    nodes.control[PACKS] = int(size <= _MAX_PACKED_OPS)
     nodes.control[BEST_NODE] = -1
     return nodes
 
@@ -106,15 +125,6 @@ def enlarged(nodes: Nodes, capacity: int) -> Nodes:
     )
     _file_again(grown.fact, grown.bits, grown.bucket, grown.bits.shape[1] // 4, used)
     return grown
-
-
-@nb.njit(cache=True)
-def add_weights(task: Task, nodes: Nodes, weight_im: Any) -> None:
-    """Take one more weight set into use; when there is no room the oldest goes, but never the first."""
-    max_sets = nodes.weight.shape[0]
-    k = nodes.control[NUM_SETS]
-    nodes.control[NUM_SETS] += 1
-    put_weights(task, nodes, weight_im, k if k < max_sets else 1 + k % (max_sets - 1))
 
 
 @nb.njit(cache=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from dataclasses import dataclass
 from enum import StrEnum
@@ -19,8 +20,12 @@ Ints = NDArray[np.int64]
 
 _NUM_ROUNDS = 200
 _FIRST_SHARPENING = 2000
-_MAX_WEIGHT_SETS = 6
 _MAX_NODE_BYTES = 800_000_000
+_NUM_IMPROVEMENTS = 2
+_MIN_TRIES, _TRIES_TIMES_OPS = 50, 70_000
+_TICKS_A_NODE = 5e-7
+"""CP-SAT's own measure of work that takes as long as a node of the search, some five microseconds."""
+_LEAST_CPSAT_S = 0.02
 _MAX_SEARCH_OPS = 1024
 """Larger parts go to CP-SAT at once: a node would no longer be small."""
 
@@ -34,6 +39,35 @@ class Solver(StrEnum):
     CPSAT = "cpsat"
     ILP = "ilp"
     """The paper's integer program, an independent check."""
+
+
+# Whose turn it is, and until which share of the limit. Under rule chip either method closes in a moment much of
+# what the other never would, so both get a short turn before either gets a long one; under engine the search is
+# nearly always the one.
+_SEARCH_FIRST = (("search", 0.02), ("improve", 0.03), ("search", 0.7), ("improve", 0.75), ("cpsat", 1.0))
+_IN_TURNS = (
+    ("search", 0.02),
+    ("improve", 0.03),
+    ("search", 0.06),
+    ("cpsat", 0.15),
+    ("search", 0.6),
+    ("improve", 0.65),
+    ("cpsat", 1.0),
+)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Limit:
+    """When a turn ends: at a moment of the clock, or after so much work, which repeats on any machine."""
+
+    deadline: float = math.inf
+    """Of ``time.perf_counter``."""
+    num_nodes: int | None = None
+    """Work in nodes of the search, all its turns together."""
+
+    def time_left_s(self) -> float:
+        """Wall time to the deadline, 0 when it has passed."""
+        return max(self.deadline - time.perf_counter(), 0.0)
 
 
 @dataclass(slots=True)
@@ -51,13 +85,16 @@ class PartSolution:
         return self.bound >= self.makespan
 
 
-def solve_part(task: Task, width: int, time_limit_s: float, solver: Solver, backend: str) -> PartSolution:
-    """The best schedule and bound of a part within the time.
+def solve_part(
+    task: Task, width: int, time_limit_s: float, work_limit: int | None, solver: Solver, backend: str
+) -> PartSolution:
+    """The best schedule and bound of a part within the limit.
 
     Args:
         task: The part.
         width: Most operators that can run at once.
         time_limit_s: Wall time; the quick bounds are always made.
+        work_limit: Nodes to search instead, and likewise for CP-SAT; the integer program knows time only.
         solver: Which methods may be used.
         backend: Of the integer program.
     """
@@ -74,30 +111,28 @@ def solve_part(task: Task, width: int, time_limit_s: float, solver: Solver, back
         return known
     if known.is_proven and solver is not Solver.CPSAT:
         return known
-    if solver is Solver.CPSAT:
-        _run_cpsat(task, known, time_limit_s - (time.perf_counter() - began), seed=0)
-        return known
-    may_search = size <= _MAX_SEARCH_OPS
+    may_search = solver is not Solver.CPSAT and size <= _MAX_SEARCH_OPS
     search = _Search(task, known, weight_im, width) if may_search else None
-    if solver is Solver.SEARCH:
-        if search:
-            search.run(began + time_limit_s)
-        return known
-    # Shares of the time: either method closes in a moment much of what the other never would, so both get a
-    # short turn before either gets a long one.
-    for turn, (method, until) in enumerate(
-        (("search", 0.2), ("improve", 0.22), ("cpsat", 0.4), ("search", 0.75), ("cpsat", 1.0))
-    ):
+    for seed, (method, share) in enumerate(_turns(task, solver)):
+        if work_limit is None:
+            limit = Limit(deadline=began + share * time_limit_s)
+        else:
+            limit = Limit(num_nodes=int(share * work_limit))
+        if method == "search" and search:
+            search.run(limit)
+        elif method == "improve":
+            _improve(task, known, limit, seed)
+        elif method == "cpsat":
+            _run_cpsat(task, known, limit, seed)
         if known.is_proven:
             break
-        deadline = began + until * time_limit_s
-        if method == "search" and search:
-            search.run(deadline)
-        elif method == "improve":
-            _improve(task, known, deadline)
-        elif method == "cpsat":
-            _run_cpsat(task, known, deadline - time.perf_counter(), seed=turn)
     return known
+
+
+def _turns(task: Task, solver: Solver) -> tuple[tuple[str, float], ...]:
+    if solver is Solver.AUTO:
+        return _IN_TURNS if task.exclusive else _SEARCH_FIRST
+    return ((solver.value, 1.0),)
 
 
 class _Search:
@@ -106,21 +141,25 @@ class _Search:
     def __init__(self, task: Task, known: PartSolution, weight_im: Any, width: int) -> None:
         self.task, self.known = task, known
         size, words = task.ancestors_iw.shape
-        self.nodes: Nodes = nodes.new_nodes(task, width, max(1024, 8 * size), _MAX_WEIGHT_SETS)
+        self.nodes: Nodes = nodes.new_nodes(task, width, max(1024, 8 * size))
         self.nodes.fact[0, nodes.BOUND] = known.bound
         self.node_bytes = 8 * nodes.NUM_FACTS + 32 * words + 12 * width + 24
-        nodes.add_weights(task, self.nodes, weight_im)
+        nodes.put_weights(task, self.nodes, weight_im, 0)
         self.slice = 64
         self.is_over = False
         self.sharpen_at, self.num_rounds = _FIRST_SHARPENING, _NUM_ROUNDS
 
-    def run(self, deadline: float) -> None:
-        """Search until proven, out of time or out of memory; what is found goes into ``known``."""
+    def run(self, limit: Limit) -> None:
+        """Search until proven, at the limit or out of memory; what is found goes into ``known``."""
         known, control = self.known, self.nodes.control
         control[nodes.INCUMBENT] = known.makespan
         control[nodes.BEST_NODE] = -1
-        while not self.is_over and time.perf_counter() < deadline:
-            if control[nodes.NUM_EXPANDED] >= self.sharpen_at:
+        while not self.is_over and limit.time_left_s() > 0:
+            expanded = int(control[nodes.NUM_EXPANDED])
+            num_nodes = expanded + int(self.nodes.teams.num[1]) // nodes.PACKING_WORK_A_NODE
+            if limit.num_nodes is not None and num_nodes >= limit.num_nodes:
+                break
+            if expanded >= self.sharpen_at and not control[nodes.PACKS]:
                 self._sharpen()
             outcome = bestfirst.search_slice(self.task, self.nodes, self.slice)
             if outcome == bestfirst.PROVEN:
@@ -172,36 +211,44 @@ class _Search:
             node = int(fact[node, nodes.PARENT])
 
 
-def _improve(task: Task, known: PartSolution, deadline: float) -> None:
-    seed = 1
-    while not known.is_proven and time.perf_counter() < deadline:
+def _improve(task: Task, known: PartSolution, limit: Limit, turn: int) -> None:
+    """A better schedule by random moves: a few rounds before the long turns, more after them."""
+    for k in range(_NUM_IMPROVEMENTS * turn):
+        if known.is_proven or limit.time_left_s() == 0:
+            break
         known.makespan = improve(
             task.dur_im,
             task.need_imr,
             task.cap_r,
             task.pred_start,
             task.pred_index,
-            200,
+            max(_MIN_TRIES, _TRIES_TIMES_OPS // len(known.mode_i)),
             known.bound,
-            seed,
+            k,
             known.mode_i,
             known.start_i,
             known.makespan,
         )
-        seed += 1
 
 
-def _run_cpsat(task: Task, known: PartSolution, time_limit_s: float, seed: int) -> None:
+def _run_cpsat(task: Task, known: PartSolution, limit: Limit, seed: int) -> None:
     """Improve ``known`` with CP-SAT, unless building its model alone would take the time there is."""
-    if time_limit_s < 0.02:
+    time_limit_s = limit.time_left_s()
+    if time_limit_s < _LEAST_CPSAT_S:
         return
     from rephaze.schedule.cpsat import solve_by_cpsat
 
-    _merge(
+    found = solve_by_cpsat(
         task,
-        known,
-        solve_by_cpsat(task, known.bound, known.makespan, known.start_i, known.mode_i, time_limit_s, seed=seed),
+        known.bound,
+        known.makespan,
+        known.start_i,
+        known.mode_i,
+        time_limit_s,
+        num_ticks=math.inf if limit.num_nodes is None else limit.num_nodes * _TICKS_A_NODE,
+        seed=seed,
     )
+    _merge(task, known, found)
 
 
 def _merge(task: Task, known: PartSolution, found: Any) -> None:

@@ -127,7 +127,7 @@ def relax(
     exclusive: bool,
     pred_start: Any,
     pred_index: Any,
-    num_rounds: int,
+    num_rounds: Any,
     tolerance: float,
     weight_im: Any,
     pick_i: Any,

@@ -5,6 +5,7 @@ Axis letters: o = operator of the graph, m = mode (0 one core, 1 all cores).
 
 from __future__ import annotations
 
+import math
 import time
 from dataclasses import dataclass, field
 from typing import Any
@@ -31,6 +32,9 @@ from rephaze.types.schedule import (
 Ints = NDArray[np.int64]
 
 DEFAULT_BACKEND = "scip"
+
+SEARCH_WORK = 300_000
+"""Work limit for outer searches: hard parts end after some two seconds, and alike on every machine."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True, slots=True)
@@ -59,7 +63,10 @@ class LayerSchedule:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class ScheduleMemo:
-    """Proven parts by structure, durations, needs and (capped) capacities; give one to many solves."""
+    """Solved parts by structure, durations, needs and (capped) capacities; give one to many solves.
+
+    A part that is not proven is kept only if work limited it, with that limit.
+    """
 
     parts: dict[tuple[bytes, ...], PartSolution] = field(default_factory=dict)
 
@@ -77,6 +84,7 @@ def schedule_layer(
     hbm_share_om: NDArray[np.float64] | None = None,
     buffer_share_om: NDArray[np.float64] | None = None,
     time_limit_s: float = 10.0,
+    work_limit: int | None = None,
     solver: Solver = Solver.AUTO,
     backend: str = DEFAULT_BACKEND,
     memo: ScheduleMemo | None = None,
@@ -92,10 +100,14 @@ def schedule_layer(
         hbm_share_om: Part of the HBM bandwidth held in each mode; None for none.
         buffer_share_om: Likewise for the global buffer.
         time_limit_s: Wall time for all parts together; a valid schedule comes back whatever it is.
+        work_limit: Nodes to search in each part, some five microseconds each, and as much work of CP-SAT. No clock
+            is read then, so the answer is the same on any machine. The integer program knows time only.
         solver: Which methods may be used.
         backend: Of the integer program: scip, highs, cp_sat or gurobi.
         memo: Shared among solves, or None.
     """
+    if work_limit is not None and solver is not Solver.ILP:
+        time_limit_s = math.inf
     deadline = time.perf_counter() + time_limit_s
     fastest_o = cycles_om.min(axis=1)
     fastest_o[~structure.takes_time[structure.place]] = 0
@@ -125,7 +137,7 @@ def schedule_layer(
             SHARE_UNITS,
             exclusion is Exclusion.CHIP,
         )
-        solutions[k] = _solved(part, task, share_s, solver, backend, memo)
+        solutions[k] = _solved(part, task, share_s, work_limit, solver, backend, memo)
     return _joined(structure, parts, solutions, cycles_om, takes_time)
 
 
@@ -138,6 +150,7 @@ def schedule_on_chip(
     num_vector_cores: int,
     exclusion: Exclusion = Exclusion.ENGINE,
     time_limit_s: float = 10.0,
+    work_limit: int | None = None,
     memo: ScheduleMemo | None = None,
 ) -> LayerSchedule:
     """The best schedule of a layer on one chip of a latency table.
@@ -150,6 +163,7 @@ def schedule_on_chip(
         num_vector_cores: Of that chip.
         exclusion: What all-cores operators exclude.
         time_limit_s: Wall time.
+        work_limit: Work instead of time, as for ``schedule_layer``.
         memo: Shared among solves, or None.
     """
 
@@ -165,6 +179,7 @@ def schedule_on_chip(
         hbm_share_om=modes(table.one_core_hbm_share_oc, table.all_cores_hbm_share_oc),
         buffer_share_om=modes(table.one_core_buffer_share_oc, table.all_cores_buffer_share_oc),
         time_limit_s=time_limit_s,
+        work_limit=work_limit,
         memo=memo,
     )
 
@@ -173,6 +188,7 @@ def solve_problem(
     problem: ScheduleProblem,
     *,
     time_limit_s: float = 10.0,
+    work_limit: int | None = None,
     solver: Solver = Solver.AUTO,
     backend: str = DEFAULT_BACKEND,
     memo: ScheduleMemo | None = None,
@@ -195,6 +211,7 @@ def solve_problem(
             [(op.one_core_buffer_share, op.all_cores_buffer_share) for op in ops], dtype=np.float64
         ).reshape(shape),
         time_limit_s=time_limit_s,
+        work_limit=work_limit,
         solver=solver,
         backend=backend,
         memo=memo,
@@ -217,17 +234,25 @@ def solve_problem(
 
 
 def _solved(
-    part: Part, task: Task, time_limit_s: float, solver: Solver, backend: str, memo: ScheduleMemo | None
+    part: Part,
+    task: Task,
+    time_limit_s: float,
+    work_limit: int | None,
+    solver: Solver,
+    backend: str,
+    memo: ScheduleMemo | None,
 ) -> PartSolution:
     if memo is None:
-        return solve_part(task, part.width, time_limit_s, solver, backend)
-    key = tuple(
-        array.tobytes() for array in (part.ancestors_iw, part.pred_index, task.dur_im, task.need_imr, task.cap_r)
+        return solve_part(task, part.width, time_limit_s, work_limit, solver, backend)
+    key = (
+        str(work_limit).encode(),
+        *(a.tobytes() for a in (part.ancestors_iw, part.pred_index, task.dur_im, task.need_imr, task.cap_r)),
     )
     known = memo.parts.get(key)
     if known is None:
-        known = solve_part(task, part.width, time_limit_s, solver, backend)
-        if known.is_proven:
+        known = solve_part(task, part.width, time_limit_s, work_limit, solver, backend)
+        # More time might still prove a part; the same work would end the same way.
+        if known.is_proven or work_limit is not None:
             memo.parts[key] = known
     return known
 

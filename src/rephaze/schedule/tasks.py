@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from rephaze.schedule.nodes import Task
+from rephaze.schedule.nodes import NUM_SPARE_MEASURES, Task
 from rephaze.schedule.relaxation import NEVER, cliques, tails
 from rephaze.schedule.structure import Part
 
@@ -95,14 +95,14 @@ def make_task(
 
 
 def _measures(dur_im: Ints, need_imr: Ints, cap_r: Ints, part: Part) -> NDArray[np.float64]:
-    """What bounds may weigh operators by: parts of each capacity, then sets that never overlap."""
+    """What bounds may weigh operators by: parts of each capacity, sets that never overlap, room for more."""
     size = len(dur_im)
     member_ki = np.zeros((_NUM_CLIQUES, size), dtype=np.bool_)
     order = np.argsort(-dur_im.min(axis=1), kind="stable")
     count = cliques(dur_im, need_imr, cap_r, part.ancestors_iw, order, member_ki)
-    frac_imr = np.empty((size, 2, len(cap_r) + count))
+    frac_imr = np.zeros((size, 2, len(cap_r) + count + NUM_SPARE_MEASURES))
     frac_imr[:, :, : len(cap_r)] = need_imr / cap_r
-    frac_imr[:, :, len(cap_r) :] = member_ki[:count].T[:, None, :]
+    frac_imr[:, :, len(cap_r) : len(cap_r) + count] = member_ki[:count].T[:, None, :]
     return frac_imr
 
 

@@ -34,8 +34,8 @@ def compile_kernels() -> None:
         start_i,
         makespan,
     )
-    memory = nodes.new_nodes(task, part.width, 8 * size, 2)
-    nodes.add_weights(task, memory, weight_im)
+    memory = nodes.new_nodes(task, part.width, 8 * size)
+    nodes.put_weights(task, memory, weight_im, 0)
     memory = nodes.enlarged(memory, 16 * size)
     memory.control[nodes.INCUMBENT] = makespan
     search_slice(task, memory, 1)

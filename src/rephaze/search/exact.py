@@ -13,8 +13,7 @@ from rephaze.estimate.models import CostModel as EstimateModel
 from rephaze.estimate.table import Estimator
 from rephaze.place.price import price_plan
 from rephaze.schedule.bounds import lower_bounds
-from rephaze.schedule.solve import LayerSchedule, ScheduleMemo, schedule_layer
-from rephaze.search.warmup import warm_schedules
+from rephaze.schedule.solve import SEARCH_WORK, LayerSchedule, ScheduleMemo, schedule_layer
 from rephaze.search.work import Memory, ModelWork, PassWork, Unit
 from rephaze.types.chip import Chip, ChipTable, chip_table
 from rephaze.types.energy import AccessEnergy
@@ -66,8 +65,8 @@ class ChipSolver:
         cluster_model: The estimate model.
         exclusion: What all-cores operators exclude.
         gemm_memo: Mapped GEMMs, shared among chips.
-        schedule_memo: Proven schedule parts, shared among chips.
-        schedule_limit_s: Time for one layer's schedule; past it a bound remains.
+        schedule_memo: Solved schedule parts, shared among chips.
+        schedule_work: For one layer's schedule (``schedule.solve.schedule_layer``); past it a bound remains.
     """
 
     def __init__(
@@ -78,12 +77,12 @@ class ChipSolver:
         exclusion: Exclusion,
         gemm_memo: GemmMemo,
         schedule_memo: ScheduleMemo,
-        schedule_limit_s: float = 10.0,
+        schedule_work: int = SEARCH_WORK,
     ) -> None:
         self.chip, self.energy, self.model, self.exclusion = chip, energy, model, exclusion
         self.table: ChipTable = chip_table([chip])
         self._gemm_memo, self._schedule_memo = gemm_memo, schedule_memo
-        self._limit_s = schedule_limit_s
+        self._schedule_work = schedule_work
         self._estimators: dict[str, Estimator] = {}
         self._tables: dict[tuple[str, int, int, int, int], LatencyTable] = {}
         self._times: dict[tuple[str, int, int, int, int], PassTimes] = {}
@@ -174,7 +173,7 @@ class ChipSolver:
             buffer_share_om=np.stack(
                 [table.one_core_buffer_share_oc[:, 0], table.all_cores_buffer_share_oc[:, 0]], axis=1
             ),
-            time_limit_s=self._limit_s,
+            work_limit=self._schedule_work,
             memo=self._schedule_memo,
         )
 

@@ -21,7 +21,7 @@ from rephaze.estimate.models import CostModel as EstimateModel
 from rephaze.estimate.table import Estimator, engine_of
 from rephaze.place.solver import Placer
 from rephaze.schedule.parts import Solver
-from rephaze.schedule.solve import solve_problem
+from rephaze.schedule.solve import SEARCH_WORK, solve_problem
 from rephaze.schedule.validate import find_violations
 from rephaze.search.bounding import FLOPS_PER_MAC
 from rephaze.search.work import Memory, ModelWork, Unit
@@ -35,7 +35,7 @@ from rephaze.types.search import ModelPlan
 
 Floats = NDArray[np.float64]
 
-SECOND_OPINION_S = 2.0
+SECOND_OPINION_WORK = 500_000
 """For another solver, a schedule: it need not prove the same, only never contradict."""
 
 
@@ -81,8 +81,8 @@ class WinnerCheck:
         estimator = Estimator(chip_table([self.chip]), self.energy, work.scenario.cluster, self.model, GemmMemo())
         table = estimator.exact(graph, microbatch)
         problem = schedule_problem(graph, table, self.chip, self.exclusion)
-        found = solve_problem(problem)
-        second = solve_problem(problem, solver=Solver.CPSAT, time_limit_s=SECOND_OPINION_S)
+        found = solve_problem(problem, work_limit=SEARCH_WORK)
+        second = solve_problem(problem, solver=Solver.CPSAT, work_limit=SECOND_OPINION_WORK)
         modes = {start.op: start.mode for start in found.starts}
         return DerivedPass(
             label=label,

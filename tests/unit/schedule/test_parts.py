@@ -1,11 +1,9 @@
-import time
-
 import numpy as np
 import pytest
 
 from rephaze.schedule import nodes, parts
 from rephaze.schedule.listing import first_schedule
-from rephaze.schedule.parts import PartSolution, Solver, replay, solve_part
+from rephaze.schedule.parts import Limit, PartSolution, Solver, replay, solve_part
 from rephaze.schedule.structure import compile_structure, series_parts
 from rephaze.schedule.tasks import make_task
 from rephaze.types.latency import Engine
@@ -24,16 +22,16 @@ def hard_part():
 
 def test_a_search_in_many_turns_ends_where_one_turn_does(hard_part):
     part, task = hard_part
-    whole = solve_part(task, part.width, 60.0, Solver.SEARCH, "scip")
+    whole = solve_part(task, part.width, 60.0, None, Solver.SEARCH, "scip")
     size = len(task.dur_im)
     weight = np.zeros((size, 2))
     known = PartSolution(0, 0, np.zeros(size, dtype=np.int64), np.zeros(size, dtype=np.int64))
     known.bound, known.makespan = first_schedule(task, 200, weight, known.start_i, known.mode_i)
     search = parts._Search(task, known, weight, part.width)
     bounds = []
-    for _ in range(10_000):
+    for turn in range(1, 100_000):
         search.slice = 16
-        search.run(time.perf_counter() + 0.002)
+        search.run(Limit(num_nodes=16 * turn))
         bounds.append(known.bound)
         assert replay(task, known.start_i, known.mode_i) == known.makespan
         if known.is_proven:
@@ -45,16 +43,16 @@ def test_a_search_in_many_turns_ends_where_one_turn_does(hard_part):
 
 def test_a_full_memory_leaves_an_honest_bound(hard_part, monkeypatch):
     part, task = hard_part
-    optimum = solve_part(task, part.width, 60.0, Solver.SEARCH, "scip").makespan
+    optimum = solve_part(task, part.width, 60.0, None, Solver.SEARCH, "scip").makespan
     monkeypatch.setattr(parts, "_MAX_NODE_BYTES", 1)
-    stopped = solve_part(task, part.width, 60.0, Solver.SEARCH, "scip")
+    stopped = solve_part(task, part.width, 60.0, None, Solver.SEARCH, "scip")
     assert stopped.bound <= optimum <= stopped.makespan
     assert replay(task, stopped.start_i, stopped.mode_i) == stopped.makespan
 
 
 def test_growing_keeps_every_node_on_file(hard_part):
     part, task = hard_part
-    small = nodes.new_nodes(task, part.width, 64, 4)
+    small = nodes.new_nodes(task, part.width, 64)
     grown = nodes.enlarged(small, 256)
     assert len(grown.fact) == len(grown.bits) == len(grown.heap) == 256
     assert (grown.fact[:64] == small.fact).all()

@@ -1,3 +1,5 @@
+import itertools
+
 import numpy as np
 import pytest
 
@@ -180,3 +182,34 @@ def test_a_column_of_a_latency_table_is_that_chip():
         for chip in (0, 1)
     ]
     assert spans == [15, 21]
+
+
+@pytest.mark.parametrize("rule", list(Exclusion))
+def test_a_work_limit_reads_no_clock(rule, monkeypatch):
+    problem = random_problem(3, size=40, rule=rule, shares=True)
+    first = solve_problem(problem, work_limit=3000)
+    hours = itertools.count(step=3600.0)
+    monkeypatch.setattr("time.perf_counter", lambda: next(hours))
+    again = solve_problem(problem, work_limit=3000)
+    assert find_violations(problem, first) == []
+    assert (again.starts, again.bound_cycles) == (first.starts, first.bound_cycles)
+    assert first.status is ScheduleStatus.FEASIBLE  # else the limit was not met
+
+
+def test_more_work_never_gives_a_weaker_answer():
+    problem = random_problem(3, size=40, shares=True)
+    found = [solve_problem(problem, solver=Solver.SEARCH, work_limit=limit) for limit in (100, 1000, 10_000)]
+    assert [answer.bound_cycles for answer in found] == sorted(answer.bound_cycles for answer in found)
+    spans = [answer.makespan_cycles for answer in found]
+    assert spans == sorted(spans, reverse=True)
+
+
+def test_the_memo_keeps_what_work_could_not_prove_with_its_limit():
+    problem = random_problem(3, size=40, shares=True)
+    memo = ScheduleMemo()
+    first, again = (solve_problem(problem, work_limit=500, memo=memo) for _ in range(2))
+    assert first.status is ScheduleStatus.FEASIBLE
+    assert again.starts == first.starts
+    kept = len(memo)
+    solve_problem(problem, work_limit=600, memo=memo)
+    assert len(memo) > kept

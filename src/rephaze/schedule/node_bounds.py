@@ -1,0 +1,179 @@
+"""Compiled bounds of the search's nodes, and weight sets tuned to what is left at one of them.
+
+Axis letters: as in ``nodes``.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numba as nb
+import numpy as np
+
+from rephaze.schedule.nodes import (
+    BOUND,
+    NUM_PACKINGS,
+    NUM_RUNNING,
+    NUM_SPARE_MEASURES,
+    NUM_TUNINGS,
+    PACKED_SETS,
+    PACKS,
+    RELAXED_SETS,
+    TIME,
+    Nodes,
+    Task,
+    has_bit,
+    put_weights,
+)
+from rephaze.schedule.packing import pack
+from rephaze.schedule.relaxation import NEVER, ceil_safely, relax
+
+_NUM_PIVOTS, _NUM_ROUNDS = 400, 200
+
+
+@nb.njit(cache=True)
+def price_rest(
+    dur_im: Any,
+    tail_i: Any,
+    fact: Any,
+    bits: Any,
+    running: Any,
+    finish: Any,
+    weight: Any,
+    price: Any,
+    num_sets: int,
+    n: int,
+    total_k: Any,
+) -> tuple[int, int]:
+    """Fill the price of what is left at a node under each weight set; return a bound and its longest tail."""
+    now = fact[n, TIME]
+    longest = 0
+    for k in range(num_sets):
+        total_k[k] = 0.0
+    for i in range(dur_im.shape[0]):
+        if not has_bit(bits, n, 0, i):
+            longest = max(longest, tail_i[i])
+            for k in range(num_sets):
+                total_k[k] += price[k, i]
+    bound = now + longest
+    for s in range(fact[n, NUM_RUNNING]):
+        code = running[n, s]
+        i = code >> 1
+        bound = max(bound, finish[n, s] + tail_i[i] - min(dur_im[i, 0], dur_im[i, 1]))
+        for k in range(num_sets):
+            total_k[k] += weight[k, i, code & 1] * (finish[n, s] - now)
+    for k in range(num_sets):
+        bound = max(bound, now + ceil_safely(total_k[k]))
+    return bound, longest
+
+
+@nb.njit(cache=True)
+def bound_of_start(
+    dur_im: Any,
+    tail_i: Any,
+    fact: Any,
+    weight: Any,
+    price: Any,
+    num_sets: int,
+    n: int,
+    i: int,
+    m: int,
+    total_k: Any,
+) -> Any:
+    """A bound on node n with one more start, from n's totals alone: most children end here, unmade."""
+    length = dur_im[i, m]
+    now = fact[n, TIME]
+    best = max(fact[n, BOUND], now + length + tail_i[i] - min(dur_im[i, 0], dur_im[i, 1]))
+    for k in range(num_sets):
+        best = max(best, now + ceil_safely(total_k[k] - price[k, i] + weight[k, i, m] * length))
+    return best
+
+
+@nb.njit(cache=True)
+def bound_of_wait(
+    fact: Any, running: Any, finish: Any, weight: Any, num_sets: int, n: int, longest: int, total_k: Any
+) -> Any:
+    """A bound on node n gone on to its next completion."""
+    now = fact[n, TIME]
+    moment = finish[n, 0]
+    for s in range(1, fact[n, NUM_RUNNING]):
+        moment = min(moment, finish[n, s])
+    best = max(fact[n, BOUND], moment + longest)
+    for k in range(num_sets):
+        busy = 0.0
+        for s in range(fact[n, NUM_RUNNING]):
+            busy += weight[k, running[n, s] >> 1, running[n, s] & 1]
+        best = max(best, now + ceil_safely(total_k[k] + (1.0 - busy) * (moment - now)))
+    return best
+
+
+@nb.njit(cache=True)
+def _left(task: Task, nodes: Nodes, n: int) -> Any:
+    """Durations of what is left at node n; all else is impossible."""
+    left_im = task.dur_im.copy()
+    for i in range(left_im.shape[0]):
+        if has_bit(nodes.bits, n, 0, i):
+            left_im[i, 0] = left_im[i, 1] = NEVER
+    for s in range(nodes.fact[n, NUM_RUNNING]):
+        code = nodes.running[n, s]
+        left_im[code >> 1, code & 1] = nodes.finish[n, s] - nodes.fact[n, TIME]
+    return left_im
+
+
+@nb.njit(cache=True)
+def tune_weights(task: Task, nodes: Nodes, n: int) -> bool:
+    """Mix all measures into a weight set for what is left at node n; use it, and say so, if it tells more."""
+    size = task.dur_im.shape[0]
+    left_im = _left(task, nodes, n)
+    for i in range(size):
+        if min(left_im[i, 0], left_im[i, 1]) >= NEVER:
+            left_im[i, 0] = 0
+    weight_im = np.zeros((size, 2))
+    found = relax(
+        left_im,
+        task.frac_imr,
+        task.exclusive,
+        task.pred_start,
+        task.pred_index,
+        np.int64(_NUM_ROUNDS),  # a literal would be a type of its own, and compiled again
+        1e-7,
+        weight_im,
+        np.zeros(size, dtype=np.int64),
+    )
+    if nodes.fact[n, TIME] + ceil_safely(found) <= nodes.fact[n, BOUND]:
+        return False
+    count = nodes.control[NUM_TUNINGS]
+    nodes.control[NUM_TUNINGS] += 1
+    put_weights(task, nodes, weight_im, RELAXED_SETS[0] + count % len(RELAXED_SETS))
+    return True
+
+
+@nb.njit(cache=True)
+def pack_rest(task: Task, nodes: Nodes, n: Any) -> bool:
+    """Raise node n's bound to the best any weights give; say if that is more than before.
+
+    The weights are used for other nodes too, and as a measure for ``tune_weights``. Those of the root stay.
+    """
+    control = nodes.control
+    size = task.dur_im.shape[0]
+    weight_im = np.zeros((size, 2))
+    left_im = _left(task, nodes, n)
+    if 2 * nodes.teams.num[0] > len(nodes.teams.size):
+        # Teams of nodes long past only cost time.
+        nodes.teams.num[0] = 0
+    found = pack(left_im, task.need_imr, task.cap_r, task.ancestors_iw, nodes.teams, _NUM_PIVOTS, weight_im)
+    if found == 0.0:
+        control[PACKS] = 0
+        return False
+    bound = nodes.fact[n, TIME] + ceil_safely(found)
+    if bound <= nodes.fact[n, BOUND]:
+        return False
+    nodes.fact[n, BOUND] = bound
+    count = control[NUM_PACKINGS]
+    control[NUM_PACKINGS] += 1
+    put_weights(task, nodes, weight_im, 1 if n == 0 else PACKED_SETS[0] + count % len(PACKED_SETS))
+    at = task.frac_imr.shape[2] - NUM_SPARE_MEASURES + (0 if n == 0 else 1 + count % (NUM_SPARE_MEASURES - 1))
+    for i in range(size):
+        for m in range(2):
+            task.frac_imr[i, m, at] = weight_im[i, m]
+    return True
