@@ -162,7 +162,6 @@ class ChipSolver:
 
     def schedule(self, one_pass: PassWork, table: LatencyTable) -> LayerSchedule:
         """The proven schedule of one pass."""
-        warm_schedules()  # compiled within a schedule's time limit, kernels would cost it its proof
         return schedule_layer(
             one_pass.structure,
             np.stack([table.one_core_cycles_oc[:, 0], table.all_cores_cycles_oc[:, 0]], axis=1),
