@@ -7,16 +7,16 @@ kept is named by the dimension it does not have: 0 weight, 1 output, 2 input.
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
+from rephaze.compiled import inner, kernel
 from rephaze.estimate.divisor_tiles import divisors_of, largest_within, unrolls
 
 ENERGY, CYCLES, LANES, WAY, KEPT, FIRST, SECOND = range(7)
 """Columns of a front: pJ, cycles, multipliers in use, and the choice: spread, tensor kept, register sides."""
 
 
-@njit(cache=True)
+@inner
 def boundary_cost(
     dims_d: NDArray[np.int64],
     low_d: NDArray[np.int64],
@@ -52,13 +52,13 @@ def boundary_cost(
     )
 
 
-@njit(cache=True)
+@inner
 def _others(kept: int) -> tuple[int, int]:
     """The two dimensions a tensor has."""
     return (1 if kept == 0 else 0), (1 if kept == 2 else 2)
 
 
-@njit(cache=True)
+@kernel
 def array_options(
     dims_d: NDArray[np.int64],
     x_size: int,
@@ -114,7 +114,7 @@ def array_options(
     return unroll_sd, least_sf, front[:count].copy()
 
 
-@njit(cache=True)
+@inner
 def _add(
     front: NDArray[np.float64], count: int, energy_pj: float, cycles: float, lanes: float
 ) -> tuple[NDArray[np.float64], int]:
@@ -136,7 +136,7 @@ def _add(
     return front, kept + 1
 
 
-@njit(cache=True)
+@inner
 def array_front(
     dims_d: NDArray[np.int64],
     tile_d: NDArray[np.int64],

@@ -11,16 +11,16 @@ Axis letters: d = dimension (0 rows n, 1 reduction c, 2 features k), s = core sh
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
+from rephaze.compiled import inner, kernel
 from rephaze.estimate.divisor_tiles import divisors_of, largest_within, splits_over_grid
 from rephaze.estimate.models import CostModel
 
 Floats = NDArray[np.float64]
 
 
-@njit(cache=True)
+@inner
 def _fits_array(side_y: int, side_z: int, register_words: int, x_size: int, y_size: int) -> bool:
     """Whether an array of these sides holds a tile: a register file has a small part of it."""
     for a in range(1, register_words // 2 + 1):
@@ -33,7 +33,7 @@ def _fits_array(side_y: int, side_z: int, register_words: int, x_size: int, y_si
     return False
 
 
-@njit(cache=True)
+@inner
 def _least_words(
     dims_d: NDArray[np.int64],
     divisors_n: NDArray[np.int64],
@@ -82,7 +82,7 @@ def _least_words(
     return least
 
 
-@njit(cache=True)
+@kernel
 def _least_words_many(
     dims_d: NDArray[np.int64], limits_s: NDArray[np.float64], shares_room: bool, register_words: int
 ) -> NDArray[np.float64]:

@@ -14,9 +14,9 @@ dimension it does not have: 0 weight, 1 output, 2 input.
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
+from rephaze.compiled import inner, kernel
 from rephaze.estimate.divisor_array import (
     CYCLES,
     ENERGY,
@@ -31,7 +31,7 @@ from rephaze.estimate.divisor_array import (
 from rephaze.estimate.divisor_tiles import divisors_of, maximal_tiles, unrolls
 
 
-@njit(cache=True)
+@kernel
 def search_divisors(
     dims_d: NDArray[np.int64],
     cores_xy: NDArray[np.int64],
@@ -70,7 +70,7 @@ def search_divisors(
         return best_cycles, best_pj, best_tiles, best_kept
 
     split_sd = unrolls(dims_d, cores_xy[0], cores_xy[1])
-    most_split = float(split_sd[0, 0] * split_sd[0, 1] * split_sd[0, 2])
+    most_split = float((split_sd[:, 0] * split_sd[:, 1] * split_sd[:, 2]).max())
     fixed_pj = (mac_pj + register_pj) * macs
     register_words = int(capacities[0])
     least_array_pj = np.min(free_rf[:, 0])
@@ -180,7 +180,7 @@ def search_divisors(
     return best_cycles, best_pj, best_tiles, best_kept
 
 
-@njit(cache=True)
+@inner
 def _with_cores(free_rf: NDArray[np.float64], macs_a_core: float) -> NDArray[np.float64]:
     """Rows of energy and cycles that no other beats, with so many multiply-accumulates on every core."""
     rows = np.empty((len(free_rf), 2))
@@ -198,7 +198,7 @@ def _with_cores(free_rf: NDArray[np.float64], macs_a_core: float) -> NDArray[np.
     return rows[:count]
 
 
-@njit(cache=True)
+@inner
 def _least_product(rows_rf: NDArray[np.float64], rest_pj: float, rest_cycles: float) -> float:
     """The least energy-delay product of a row together with everything else."""
     least = np.inf
@@ -207,7 +207,7 @@ def _least_product(rows_rf: NDArray[np.float64], rest_pj: float, rest_cycles: fl
     return least
 
 
-@njit(cache=True)
+@inner
 def _least_near(
     macs: float,
     outputs: float,

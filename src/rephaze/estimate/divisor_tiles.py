@@ -6,11 +6,12 @@ Axis letters: d = dimension (0 rows n, 1 reduction c, 2 features k), i = divisor
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
+from rephaze.compiled import inner
 
-@njit(cache=True)
+
+@inner
 def divisors_of(value: int) -> NDArray[np.int64]:
     """All divisors of ``value``, ascending."""
     low = []
@@ -30,7 +31,7 @@ def divisors_of(value: int) -> NDArray[np.int64]:
     return out
 
 
-@njit(cache=True)
+@inner
 def largest_within(divisors_i: NDArray[np.int64], limit: float) -> int:
     """The largest divisor of at most ``limit``, 0 if there is none."""
     low, high = 0, len(divisors_i)
@@ -43,7 +44,7 @@ def largest_within(divisors_i: NDArray[np.int64], limit: float) -> int:
     return divisors_i[low - 1] if low > 0 else 0
 
 
-@njit(cache=True)
+@inner
 def smallest_prime_factor(value: int) -> int:
     """The smallest prime that divides ``value``; 0 for 1."""
     if value == 1:
@@ -56,7 +57,7 @@ def smallest_prime_factor(value: int) -> int:
     return value
 
 
-@njit(cache=True)
+@inner
 def splits_over_grid(total: int, x_size: int, y_size: int) -> bool:
     """Whether ``total`` is a product of two whole numbers, one at most ``x_size``, the other ``y_size``."""
     x = min(total, x_size)
@@ -67,9 +68,9 @@ def splits_over_grid(total: int, x_size: int, y_size: int) -> bool:
     return False
 
 
-@njit(cache=True)
+@inner
 def unrolls(dims_d: NDArray[np.int64], x_size: int, y_size: int) -> NDArray[np.int64]:
-    """Every vector of factors of the dimensions that fits a grid of ``x_size`` by ``y_size``, largest first."""
+    """Every vector of factors of the dimensions that fits a grid of ``x_size`` by ``y_size``."""
     limit = x_size * y_size
     found = []
     n_i = divisors_of(dims_d[0])
@@ -85,17 +86,14 @@ def unrolls(dims_d: NDArray[np.int64], x_size: int, y_size: int) -> NDArray[np.i
                 if n * c * k > limit:
                     break
                 if splits_over_grid(n * c * k, x_size, y_size):
-                    found.append((-n * c * k, n, c, k))
-    found.sort()
+                    found.append((n, c, k))
     out = np.empty((len(found), 3), dtype=np.int64)
     for j in range(len(found)):
-        out[j, 0] = found[j][1]
-        out[j, 1] = found[j][2]
-        out[j, 2] = found[j][3]
+        out[j, 0], out[j, 1], out[j, 2] = found[j]
     return out
 
 
-@njit(cache=True)
+@inner
 def maximal_tiles(dims_d: NDArray[np.int64], limit: float, pairwise: bool) -> NDArray[np.int64]:
     """Tiles dividing ``dims_d`` that fit and of which no multiple (dividing ``dims_d``) fits.
 
@@ -129,13 +127,11 @@ def maximal_tiles(dims_d: NDArray[np.int64], limit: float, pairwise: bool) -> ND
                     found.append((n, c, k))
     out = np.empty((len(found), 3), dtype=np.int64)
     for j in range(len(found)):
-        out[j, 0] = found[j][0]
-        out[j, 1] = found[j][1]
-        out[j, 2] = found[j][2]
+        out[j, 0], out[j, 1], out[j, 2] = found[j]
     return out
 
 
-@njit(cache=True)
+@inner
 def _fits(n: int, c: int, k: int, limit: float, pairwise: bool) -> bool:
     if pairwise:
         return n * c <= limit and c * k <= limit and n * k <= limit

@@ -10,7 +10,7 @@ import numpy as np
 from numba import int64
 from numpy.typing import NDArray
 
-from rephaze.estimate.compiled import compiled
+from rephaze.compiled import compiled
 
 SPLIT_STEPS = 2
 BLOCK_STEPS = 2

@@ -11,7 +11,7 @@ import numpy as np
 from numba import float64, int64
 from numpy.typing import NDArray
 
-from rephaze.estimate.compiled import compiled, type_like
+from rephaze.compiled import compiled, type_like
 from rephaze.estimate.ladders import BLOCK_STEPS, SPLIT_STEPS, ladder, ladder_at_least
 from rephaze.estimate.padded_terms import GEMM, Gemm, cuts, far_bytes
 

@@ -16,7 +16,7 @@ import numpy as np
 from numba import boolean, float64, int64, void
 from numpy.typing import NDArray
 
-from rephaze.estimate.compiled import compiled, entry
+from rephaze.compiled import compiled, entry
 from rephaze.estimate.ladders import SPLIT_STEPS, TILE_STEPS, array_parts, ladder, ladder_at_most, next_rung
 from rephaze.estimate.padded_blocks import BLOCKS, ROWS_AND_KEYS, Blocks, blocks_by_rung, sorted_by
 from rephaze.estimate.padded_terms import (

@@ -12,7 +12,7 @@ import numpy as np
 from numba import float64, int64
 from numpy.typing import NDArray
 
-from rephaze.estimate.compiled import compiled, type_like
+from rephaze.compiled import compiled, type_like
 
 # Flow: dimension along the array's rows (width), along its columns (depth), and streamed through it.
 FLOWS = ((2, 1, 0), (2, 0, 1), (0, 1, 2), (1, 0, 2))

@@ -12,7 +12,7 @@ import numpy as np
 from numba import boolean, float64, int64, void
 from numpy.typing import NDArray
 
-from rephaze.estimate.compiled import compiled
+from rephaze.compiled import compiled
 from rephaze.estimate.ladders import TILE_STEPS, ladder, ladder_at_least, next_rung
 from rephaze.estimate.padded_blocks import BLOCKS, KEPT_COLUMN, Blocks
 from rephaze.estimate.padded_terms import (

@@ -12,14 +12,14 @@ rarer width.
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
+from rephaze.compiled import kernel
 from rephaze.place.arrays import Floats, Ints
 from rephaze.place.degrees import fewest_microbatches, load_cuts, pick_load
 
 
-@njit(cache=True)
+@kernel
 def least_bottleneck_plan(
     start_k: Ints,
     end_e: NDArray[np.int32],

@@ -19,8 +19,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-from numba import njit
 
+from rephaze.compiled import inner, kernel
 from rephaze.errors import SpecError
 from rephaze.place.arrays import Floats, Ints
 from rephaze.place.paper_bounds import lower_paper_line
@@ -147,7 +147,7 @@ class ChipBounds:
         return options_of(prepared, placer.problem, placer.shape, placer.links, heaviest_s)
 
 
-@njit(cache=True)
+@kernel
 def _lower(
     bound_c: Floats,
     work_ct: Floats,
@@ -203,7 +203,7 @@ def _lower(
         bound_c[c] = best
 
 
-@njit(cache=True)
+@inner
 def _least_bottleneck(work_t: Floats, run_type: Ints, run_length: Ints, depth: int, floor_s: float) -> float:
     """A time below which no cut of the line into ``depth`` stages keeps its slowest stage.
 
@@ -224,7 +224,7 @@ def _least_bottleneck(work_t: Floats, run_type: Ints, run_length: Ints, depth: i
     return low
 
 
-@njit(cache=True)
+@inner
 def _stages_needed(work_t: Floats, run_type: Ints, run_length: Ints, limit_s: float) -> int:
     """Stages a line needs when none may take longer than ``limit_s``: each is filled before the next starts."""
     stages = 1

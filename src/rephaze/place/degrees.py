@@ -6,9 +6,9 @@ Axis letters: c = candidate degree (microbatches per pipeline rise, dp falls), s
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
+from rephaze.compiled import inner, kernel
 from rephaze.place.arrays import Floats, Ints
 
 UNLIMITED = 2**30
@@ -36,7 +36,7 @@ def candidate_degrees(num_microbatches: int, num_devices: int, dp: int | None) -
     return np.array(per_pipeline, dtype=np.int64), np.array(degrees, dtype=np.int64)
 
 
-@njit(cache=True)
+@inner
 def pick_load(load_er: Floats, limit_er: NDArray[np.int32], e: int, in_flight: int) -> float:
     """The least load of a stage over the recompute modes that fit with this many microbatches in flight."""
     best = np.inf
@@ -46,7 +46,7 @@ def pick_load(load_er: Floats, limit_er: NDArray[np.int32], e: int, in_flight: i
     return best
 
 
-@njit(cache=True)
+@kernel
 def fewest_microbatches(
     num_stages_most: int,
     num_rare_most: int,
@@ -82,7 +82,7 @@ def fewest_microbatches(
     return fewest
 
 
-@njit(cache=True)
+@kernel
 def shallowest_depth(
     start_k: Ints, end_e: NDArray[np.int32], limit_er: NDArray[np.int32], fewest_s: Ints, is_paper: bool
 ) -> int:
@@ -107,7 +107,7 @@ def shallowest_depth(
     return len(fewest_s)
 
 
-@njit(cache=True)
+@inner
 def sync_cost(
     devices: int,
     dp: int,
@@ -127,7 +127,7 @@ def sync_cost(
     return per_byte + step_s_per_byte, 2.0 * (dp - 1) * latency_s_l[at]
 
 
-@njit(cache=True)
+@kernel
 def list_options(
     stages_least: int,
     devices_s: Ints,
@@ -172,7 +172,7 @@ def list_options(
     return depth_o[:at].copy(), count_o[:at].copy(), once_s_o[:at].copy()
 
 
-@njit(cache=True)
+@kernel
 def quickest_pipeline(
     depth_o: Ints,
     count_o: Ints,
@@ -197,7 +197,7 @@ def quickest_pipeline(
     return least
 
 
-@njit(cache=True)
+@inner
 def load_cuts(
     best_s: float,
     first_s: int,
@@ -248,7 +248,7 @@ def load_cuts(
         cut_s[s] = cut
 
 
-@njit(cache=True)
+@inner
 def _stages_needed(
     start_k: Ints, work_e: Floats, busy_e: Floats, slowest_s: float, transfer_s: float, full: int
 ) -> int:

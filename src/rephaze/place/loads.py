@@ -15,9 +15,9 @@ Axis letters: e = stage, r = recompute mode (none, block, stage), v = layer, k =
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
+from rephaze.compiled import inner, kernel
 from rephaze.place.arrays import Floats, GraphArrays, GraphShape, Ints
 from rephaze.place.stages import StageTable
 
@@ -46,13 +46,13 @@ def load_stages(
     )  # fmt: skip
 
 
-@njit(cache=True)
+@inner
 def _transfer(payload_bytes: float, bytes_per_s: float, latency_s: float) -> float:
     """Time of one message; nothing to send takes no time."""
     return payload_bytes / bytes_per_s + latency_s if payload_bytes > 0.0 else 0.0
 
 
-@njit(cache=True)
+@kernel
 def _line_loads(
     start_k: Ints,
     forward_v: Floats,
@@ -108,7 +108,7 @@ def _line_loads(
     return load, work, busy
 
 
-@njit(cache=True)
+@inner
 def _add_line_gradients(
     start_k: Ints,
     forward_v: Floats,
@@ -141,7 +141,7 @@ def _add_line_gradients(
                 load[e, 2] = ready + max(replay + backward, plain)
 
 
-@njit(cache=True)
+@inner
 def _latest_finish(wait_v: Floats, work_v: Floats, inside: Ints, count: int) -> float:
     """Finish of a stage's layers run in the order their inputs come."""
     finish = 0.0
@@ -160,7 +160,7 @@ def _latest_finish(wait_v: Floats, work_v: Floats, inside: Ints, count: int) -> 
     return finish
 
 
-@njit(cache=True)
+@kernel
 def _branching_loads(
     start_k: Ints,
     end_e: NDArray[np.int32],

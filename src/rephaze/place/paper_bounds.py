@@ -12,12 +12,12 @@ Axis letters: c = chip, t = layer type, v = layer, s = depth, a = candidate degr
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
+from rephaze.compiled import inner, kernel
 from rephaze.place.arrays import Floats, Ints
 
 
-@njit(cache=True)
+@kernel
 def lower_paper_line(
     bound_c: Floats,
     forward_ct: Floats,
@@ -113,7 +113,7 @@ def lower_paper_line(
         bound_c[c] = best
 
 
-@njit(cache=True)
+@inner
 def _others(
     work: float,
     replay: float,

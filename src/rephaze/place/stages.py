@@ -11,9 +11,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
+from rephaze.compiled import kernel
 from rephaze.errors import UnsupportedError
 from rephaze.place.arrays import Floats, GraphArrays, GraphShape, Ints
 
@@ -87,7 +87,7 @@ def tabulate_stages(arrays: GraphArrays, shape: GraphShape, rules: MemoryRules) 
     )
 
 
-@njit(cache=True)
+@kernel
 def depth_limit(fixed_bytes: float, flight_bytes: float, memory_bytes: float, most: int) -> int:
     """Most microbatches in flight, up to ``most``, that fit: fixed + (q - 1) * flight <= memory."""
     if fixed_bytes + (most - 1) * flight_bytes <= memory_bytes:
@@ -97,7 +97,7 @@ def depth_limit(fixed_bytes: float, flight_bytes: float, memory_bytes: float, mo
     return min(most, 1 + int(np.floor((memory_bytes - fixed_bytes) / flight_bytes)))
 
 
-@njit(cache=True)
+@kernel
 def _line_pairs(params_v: Floats, memory_bytes: float, ratio: float, most: int) -> tuple[Ints, NDArray[np.int64]]:
     """Intervals of a line, cut off where the parameters alone exceed the memory."""
     n = len(params_v)
@@ -125,7 +125,7 @@ def _line_pairs(params_v: Floats, memory_bytes: float, ratio: float, most: int) 
     return starts, ends
 
 
-@njit(cache=True)
+@kernel
 def _nested_pairs(members_kv: NDArray[np.uint8], most: int) -> tuple[Ints, NDArray[np.int64]]:
     """Pairs of ideals, one inside the other; stops at ``most``."""
     num_ideals, n = members_kv.shape
@@ -158,7 +158,7 @@ def _nested_pairs(members_kv: NDArray[np.uint8], most: int) -> tuple[Ints, NDArr
     return starts, ends[:at]
 
 
-@njit(cache=True)
+@kernel
 def _fill_rows(starts: Ints, fits: NDArray[np.bool_]) -> None:
     """Mark everything before the last mark of each row."""
     for k in range(len(starts) - 1):
@@ -168,7 +168,7 @@ def _fill_rows(starts: Ints, fits: NDArray[np.bool_]) -> None:
             fits[e] = marked
 
 
-@njit(cache=True)
+@kernel
 def _hold(
     starts: Ints,
     ends: Ints,

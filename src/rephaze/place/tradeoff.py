@@ -16,9 +16,9 @@ z, k] have z stages of the rarer width.
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
+from rephaze.compiled import inner, kernel
 from rephaze.place.arrays import Floats, Ints
 from rephaze.place.degrees import fewest_microbatches, load_cuts, pick_load, sync_cost
 
@@ -26,7 +26,7 @@ MAX_LABELS = 4_000_000
 """Labels kept for one (stages, dp) before the search settles for a bound."""
 
 
-@njit(cache=True)
+@kernel
 def least_time_plan(
     start_k: Ints,
     end_e: NDArray[np.int32],
@@ -211,7 +211,7 @@ def least_time_plan(
     return best, min(lower, best), best_dp, cuts
 
 
-@njit(cache=True)
+@kernel
 def pipeline_level(devices: int, dp: int, group_l: Ints) -> int:
     """``network.pipeline_level`` on arrays."""
     for at in range(len(group_l)):
@@ -220,7 +220,7 @@ def pipeline_level(devices: int, dp: int, group_l: Ints) -> int:
     return len(group_l) - 1
 
 
-@njit(cache=True)
+@inner
 def _follow(
     choice_szk: NDArray[np.int32],
     end_e: NDArray[np.int32],
@@ -239,7 +239,7 @@ def _follow(
         cuts[num_stages - s + 1] = k
 
 
-@njit(cache=True)
+@inner
 def _grow_labels(
     start_k: Ints,
     end_e: NDArray[np.int32],

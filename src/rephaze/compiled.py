@@ -1,0 +1,64 @@
+"""The decorators of compiled functions: compiled once a machine, then read from numba's cache beside the source.
+
+With a signature (``compiled``, ``entry``) a function is compiled when its module is imported; without one
+(``inner``, ``kernel``) at its first call. Functions only other compiled ones call need no way in from Python,
+which halves the time to compile them.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from functools import cache
+from hashlib import sha256
+from pathlib import Path
+from typing import Any, TypeVar
+
+import numba
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+type_like: Callable[[object], Any] = numba.typeof
+"""The numba type of an example."""
+# Its published types leave out the options on wrappers.
+_njit: Callable[..., Any] = numba.njit
+
+
+def compiled(signature: Any) -> Callable[[F], F]:
+    """A function other compiled ones call; division by zero gives infinity, which keeps checks out of loops."""
+    return _decorator((signature,), error_model="numpy", no_cpython_wrapper=True)
+
+
+def entry(signature: Any) -> Callable[[F], F]:
+    """A compiled function that Python calls; other threads run meanwhile."""
+    return _decorator((signature,), error_model="numpy", nogil=True)
+
+
+def inner(function: F) -> F:
+    """As ``compiled``, with whatever types it is first called with."""
+    return _decorator((), no_cpython_wrapper=True)(function)
+
+
+def kernel(function: F) -> F:
+    """As ``entry``, with whatever types it is first called with."""
+    return _decorator(())(function)
+
+
+def _decorator(signature: tuple[Any, ...], **options: bool | str) -> Callable[[F], F]:
+    def decorate(function: F) -> F:
+        # numba looks for changes only in the file of a function, not in those of the functions compiled into it:
+        # without this in the name of its cache file, it would run old code after an update.
+        source = sys.modules[function.__module__].__file__
+        assert source is not None
+        function.__qualname__ += f"_{_digest_of_room(Path(source).parent)}"
+        made: F = _njit(*signature, cache=True, no_cfunc_wrapper=True, **options)(function)
+        return made
+
+    return decorate
+
+
+@cache
+def _digest_of_room(folder: Path) -> str:
+    """Of this file and all of a folder's files with compiled functions."""
+    texts = [Path(__file__).read_bytes(), *(source.read_bytes() for source in sorted(folder.glob("*.py")))]
+    return sha256(b"".join(text for text in texts if b"rephaze.compiled" in text)).hexdigest()[:12]
