@@ -89,6 +89,16 @@ def test_an_interrupted_run_has_an_honest_bound_and_resumes_to_the_same_answer(t
     best = max(truth)
     assert first.bound >= (best if best else -np.inf)
     known = [item for batch in batches for item in batch]
+    stopped = run_best_first(
+        bounds,
+        Solver(truth, bounds),
+        tie_key=by_area,
+        batch_size=batch_size,
+        known=known,
+        should_stop=lambda: True,
+    )
+    assert stopped.incumbent == first.incumbent
+    assert stopped.bound >= first.bound
     solver = Solver(truth, bounds)
     resumed = run_best_first(bounds, solver, tie_key=by_area, batch_size=batch_size, known=known)
     again = run_best_first(bounds, Solver(truth, bounds), tie_key=by_area, batch_size=batch_size)

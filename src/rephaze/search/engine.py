@@ -87,6 +87,8 @@ def run_best_first(
     remembered = {item.design: item for item in known}
     while True:
         if should_stop():
+            # What an earlier run solved counts, though this one has not come to it again.
+            state.absorb([item for item in remembered.values() if item.design not in state.evaluations])
             return state.outcome(is_complete=False)
         if state.must_refine():
             chunk = state.take_unrefined(refine_size)
