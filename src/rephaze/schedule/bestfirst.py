@@ -10,9 +10,9 @@ from __future__ import annotations
 
 from typing import Any
 
-import numba as nb
 import numpy as np
 
+from rephaze.compiled import inner, kernel
 from rephaze.schedule.dominance import is_new
 from rephaze.schedule.node_bounds import bound_of_start, bound_of_wait, pack_rest, price_rest, tune_weights
 from rephaze.schedule.nodes import (
@@ -38,6 +38,7 @@ from rephaze.schedule.nodes import (
     PACKING_STEP,
     PACKING_WORK_A_NODE,
     PACKS,
+    PACKS_FROM,
     PARENT,
     STATE,
     TIME,
@@ -56,7 +57,7 @@ from rephaze.schedule.relaxation import NEVER
 RUNNING, PROVEN, FULL = 0, 1, 2
 
 
-@nb.njit(cache=True)
+@inner
 def _used(need_imr: Any, fact: Any, running: Any, n: int, used_r: Any) -> None:
     for r in range(used_r.shape[0]):
         used_r[r] = 0
@@ -66,7 +67,7 @@ def _used(need_imr: Any, fact: Any, running: Any, n: int, used_r: Any) -> None:
             used_r[r] += need_imr[code >> 1, code & 1, r]
 
 
-@nb.njit(cache=True)
+@inner
 def _fits(dur_im: Any, need_imr: Any, cap_r: Any, used_r: Any, i: int, m: int) -> bool:
     if dur_im[i, m] >= NEVER:
         return False
@@ -76,7 +77,7 @@ def _fits(dur_im: Any, need_imr: Any, cap_r: Any, used_r: Any, i: int, m: int) -
     return True
 
 
-@nb.njit(cache=True)
+@inner
 def _is_ready(ancestors_iw: Any, bits: Any, n: int, i: int, words: int, done_w: Any) -> bool:
     if has_bit(bits, n, 0, i):
         return False
@@ -86,7 +87,7 @@ def _is_ready(ancestors_iw: Any, bits: Any, n: int, i: int, words: int, done_w: 
     return True
 
 
-@nb.njit(cache=True)
+@inner
 def _finished(fact: Any, bits: Any, running: Any, n: int, words: int, done_w: Any) -> None:
     for w in range(words):
         done_w[w] = bits[n, w]
@@ -95,7 +96,7 @@ def _finished(fact: Any, bits: Any, running: Any, n: int, words: int, done_w: An
         done_w[i >> 6] &= ~(np.uint64(1) << np.uint64(i & 63))
 
 
-@nb.njit(cache=True)
+@inner
 def _copy(fact: Any, bits: Any, running: Any, finish: Any, control: Any, n: int) -> Any:
     """A new node like n, its child; not yet in the heap."""
     c = control[NUM_NODES]
@@ -115,7 +116,7 @@ def _copy(fact: Any, bits: Any, running: Any, finish: Any, control: Any, n: int)
     return c
 
 
-@nb.njit(cache=True)
+@inner
 def _advance(
     dur_im: Any,
     need_imr: Any,
@@ -157,40 +158,12 @@ def _advance(
     fact[c, LAST] = -1
 
 
-@nb.njit(cache=True)
+@inner
 def _is_barred(bits: Any, n: int, i: int, m: int, words: int) -> Any:
     return has_bit(bits, n, (1 + m) * words, i) or (m == 1 and has_bit(bits, n, 3 * words, i))
 
 
-@nb.njit(cache=True)
-def _tune(task: Task, nodes: Nodes, n: int) -> None:
-    """Tune weights at node n. It pays while it raises bounds; each time it does not, wait longer."""
-    control = nodes.control
-    if control[NUM_SETS] == 1:
-        control[NUM_SETS] = MAX_SETS
-        if control[PACKS] == 1:
-            pack_rest(task, nodes, np.int64(0))
-    if tune_weights(task, nodes, n):
-        control[TUNING_STEP] = 256
-    else:
-        control[TUNING_STEP] = min(2 * control[TUNING_STEP], 4096)
-    control[NEXT_TUNING] = control[NUM_EXPANDED] + control[TUNING_STEP]
-
-
-@nb.njit(cache=True)
-def _pack(task: Task, nodes: Nodes, n: int) -> None:
-    """Bound node n as well as any weights can, oftener where it tells more than the weights in use."""
-    control = nodes.control
-    # Under rule chip bounds suffer mostly from what no weights can tell.
-    least = 32 if task.exclusive else 1
-    step = least if pack_rest(task, nodes, n) else min(2 * control[PACKING_STEP], 16 * least)
-    control[PACKING_STEP] = step
-    # Where it is slow it must not take more than two thirds of the work.
-    affordable = nodes.teams.num[1] // (2 * PACKING_WORK_A_NODE)
-    control[NEXT_PACKING] = max(control[NUM_EXPANDED] + step, affordable)
-
-
-@nb.njit(cache=True)
+@kernel
 def search_slice(task: Task, nodes: Nodes, max_expansions: int) -> int:
     """Expand up to so many nodes; return ``PROVEN``, ``FULL`` (no room for more nodes) or ``RUNNING``."""
     # Unpacked once: every field access of a tuple in compiled code counts references.
@@ -206,6 +179,7 @@ def search_slice(task: Task, nodes: Nodes, max_expansions: int) -> int:
     total_k = np.zeros(weight.shape[0])
     child_k = np.zeros(weight.shape[0])
     room = fact.shape[0]
+    root = np.int64(0)
     for _ in range(max_expansions):
         if control[HEAP_SIZE] == 0:
             return PROVEN
@@ -218,15 +192,32 @@ def search_slice(task: Task, nodes: Nodes, max_expansions: int) -> int:
         if fact[n, STATE] != OPEN:
             continue
         control[NUM_EXPANDED] += 1
-        if control[NUM_EXPANDED] >= control[NEXT_TUNING]:
-            _tune(task, nodes, n)
+        # Bounds are tuned to node n now and then; the first packing, which comes first, is of the whole part.
+        # Written out here: each function around ``pack`` would take seconds more to compile.
         if control[PACKS] == 1 and control[NUM_EXPANDED] >= control[NEXT_PACKING]:
-            _pack(task, nodes, n)
+            is_first = control[NUM_SETS] == 1
+            control[NUM_SETS] = MAX_SETS
+            raised = pack_rest(task, nodes, root if is_first else n)
+            # Oftener where it tells more than the weights in use; under rule chip bounds suffer mostly from what
+            # no weights can tell. Where it is slow it must not take more than two thirds of the work.
+            least = 32 if exclusive else 1
+            control[PACKING_STEP] = least if raised else min(2 * control[PACKING_STEP], 16 * least)
+            control[NEXT_PACKING] = max(
+                control[NUM_EXPANDED] + control[PACKING_STEP],
+                nodes.teams.num[1] // (2 * PACKING_WORK_A_NODE),
+                control[PACKS_FROM],
+            )
             if fact[n, BOUND] >= control[INCUMBENT]:
                 continue
             if control[HEAP_SIZE] > 0 and fact[n, BOUND] > fact[heap[0], BOUND]:
                 push(heap, fact, control, n)
                 continue
+        if control[NUM_EXPANDED] >= control[NEXT_TUNING]:
+            # It pays while it raises bounds; each time it does not, wait longer.
+            control[NUM_SETS] = MAX_SETS
+            raised = tune_weights(task, nodes, n)
+            control[TUNING_STEP] = 256 if raised else min(2 * control[TUNING_STEP], 4096)
+            control[NEXT_TUNING] = control[NUM_EXPANDED] + control[TUNING_STEP]
         num_sets = control[NUM_SETS]
         sharper, longest = price_rest(
             dur_im, tail_i, fact, bits, running, finish, weight, price, num_sets, n, total_k

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from typing import Any
 
-import numba as nb
 import numpy as np
 from numpy.typing import NDArray
 
+from rephaze.compiled import kernel
 from rephaze.schedule.relaxation import NEVER, ceil_safely, relax, tails
 from rephaze.schedule.structure import Part, ScheduleStructure, series_parts
 from rephaze.types.latency import IMPOSSIBLE_CYCLES, LatencyTable
@@ -105,7 +105,7 @@ def _bounds_of_part(
     return bound_c
 
 
-@nb.njit(cache=True)
+@kernel
 def _fill_bounds(
     cycles_cim: Any,
     hbm_cim: Any,

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from typing import Any
 
-import numba as nb
 import numpy as np
 
+from rephaze.compiled import inner
 from rephaze.schedule.nodes import (
     DEAD,
     EXPANDED,
@@ -24,7 +24,7 @@ from rephaze.schedule.nodes import (
 )
 
 
-@nb.njit(cache=True)
+@inner
 def _dominates(
     need_imr: Any,
     descendants_iw: Any,
@@ -93,7 +93,7 @@ def _dominates(
     return 1
 
 
-@nb.njit(cache=True)
+@inner
 def is_new(
     need_imr: Any,
     descendants_iw: Any,

@@ -7,15 +7,15 @@ from __future__ import annotations
 
 from typing import Any
 
-import numba as nb
 import numpy as np
 
+from rephaze.compiled import kernel
 from rephaze.schedule.relaxation import NEVER, ceil_safely, relax
 
 _LENIENCE = 0.02
 
 
-@nb.njit(cache=True)
+@kernel
 def place_in_order(
     dur_im: Any,
     need_imr: Any,
@@ -100,7 +100,7 @@ def place_in_order(
     return makespan
 
 
-@nb.njit(cache=True)
+@kernel
 def improve(
     dur_im: Any,
     need_imr: Any,
@@ -160,7 +160,7 @@ def improve(
     return makespan
 
 
-@nb.njit(cache=True)
+@kernel
 def first_schedule(task: Any, num_rounds: int, weight_im: Any, start_i: Any, mode_i: Any) -> tuple[int, int]:
     """Fill a weight set and the best of a few list schedules; return a lower bound and the makespan.
 

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from typing import Any
 
-import numba as nb
 import numpy as np
 
+from rephaze.compiled import inner
 from rephaze.schedule.nodes import (
     BOUND,
     NUM_PACKINGS,
@@ -31,7 +31,7 @@ from rephaze.schedule.relaxation import NEVER, ceil_safely, relax
 _NUM_PIVOTS, _NUM_ROUNDS = 400, 200
 
 
-@nb.njit(cache=True)
+@inner
 def price_rest(
     dur_im: Any,
     tail_i: Any,
@@ -67,7 +67,7 @@ def price_rest(
     return bound, longest
 
 
-@nb.njit(cache=True)
+@inner
 def bound_of_start(
     dur_im: Any,
     tail_i: Any,
@@ -89,7 +89,7 @@ def bound_of_start(
     return best
 
 
-@nb.njit(cache=True)
+@inner
 def bound_of_wait(
     fact: Any, running: Any, finish: Any, weight: Any, num_sets: int, n: int, longest: int, total_k: Any
 ) -> Any:
@@ -107,7 +107,7 @@ def bound_of_wait(
     return best
 
 
-@nb.njit(cache=True)
+@inner
 def _left(task: Task, nodes: Nodes, n: int) -> Any:
     """Durations of what is left at node n; all else is impossible."""
     left_im = task.dur_im.copy()
@@ -120,7 +120,7 @@ def _left(task: Task, nodes: Nodes, n: int) -> Any:
     return left_im
 
 
-@nb.njit(cache=True)
+@inner
 def tune_weights(task: Task, nodes: Nodes, n: int) -> bool:
     """Mix all measures into a weight set for what is left at node n; use it, and say so, if it tells more."""
     size = task.dur_im.shape[0]
@@ -148,7 +148,7 @@ def tune_weights(task: Task, nodes: Nodes, n: int) -> bool:
     return True
 
 
-@nb.njit(cache=True)
+@inner
 def pack_rest(task: Task, nodes: Nodes, n: Any) -> bool:
     """Raise node n's bound to the best any weights give; say if that is more than before.
 

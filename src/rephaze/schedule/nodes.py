@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-import numba as nb
 import numpy as np
 
+from rephaze.compiled import inner, kernel
 from rephaze.schedule.packing import Teams, no_teams
 from rephaze.schedule.relaxation import NEVER
 
@@ -21,15 +21,17 @@ NUM_FACTS = 11
 OPEN, EXPANDED, DEAD = 0, 1, 2
 # Entries of Nodes.control.
 NUM_NODES, HEAP_SIZE, INCUMBENT, BEST_NODE, NUM_EXPANDED, NUM_SETS = range(6)
-NEXT_TUNING, TUNING_STEP, NUM_TUNINGS, NEXT_PACKING, PACKING_STEP, NUM_PACKINGS, PACKS = range(6, 13)
-NUM_CONTROLS = 13
+NEXT_TUNING, TUNING_STEP, NUM_TUNINGS = range(6, 9)
+NEXT_PACKING, PACKING_STEP, NUM_PACKINGS, PACKS_FROM, PACKS = range(9, 14)
+NUM_CONTROLS = 14
 # Weight sets: the first relaxation, the first packing, then the latest of either.
 RELAXED_SETS, PACKED_SETS = (2, 3, 4), (5, 6)
 MAX_SETS = 7
 NUM_SPARE_MEASURES = 3
 """Last measures of ``Task.frac_imr``, empty until packings fill them: the first, then the latest."""
-# Expansions before weights are first tuned: most parts are proven by then.
+# Expansions before weights are first tuned, to the whole part and to one node: most parts are proven by then.
 FIRST_TUNING = 64
+# Expansions before single nodes are packed.
 FIRST_PACKING = 2000
 PACKING_WORK_A_NODE = 10_000
 """Work on packings (``packing.Teams.num``) that takes as long as a node of the search, some five microseconds."""
@@ -100,7 +102,8 @@ def new_nodes(task: Task, width: int, capacity: int) -> Nodes:
     )
     nodes.fact[0, [LAST, PARENT, ACTION, NEXT]] = -1
     nodes.control[[NUM_NODES, HEAP_SIZE, NUM_SETS]] = 1
-    nodes.control[[NEXT_TUNING, TUNING_STEP, NEXT_PACKING, PACKING_STEP]] = FIRST_TUNING, 1, FIRST_PACKING, 1
+    nodes.control[[NEXT_TUNING, TUNING_STEP, NEXT_PACKING, PACKING_STEP]] = FIRST_TUNING, 1, FIRST_TUNING, 1
+    nodes.control[PACKS_FROM] = FIRST_PACKING
     nodes.control[PACKS] = int(size <= _MAX_PACKED_OPS)
     nodes.control[BEST_NODE] = -1
     return nodes
@@ -127,7 +130,7 @@ def enlarged(nodes: Nodes, capacity: int) -> Nodes:
     return grown
 
 
-@nb.njit(cache=True)
+@kernel
 def put_weights(task: Task, nodes: Nodes, weight_im: Any, k: int) -> None:
     """Make this the k-th weight set in use."""
     for i in range(task.dur_im.shape[0]):
@@ -139,19 +142,19 @@ def put_weights(task: Task, nodes: Nodes, weight_im: Any, k: int) -> None:
         nodes.price[k, i] = lowest
 
 
-@nb.njit(cache=True)
+@inner
 def has_bit(bits: Any, n: int, offset: int, i: int) -> Any:
     """Whether bit i of the bitset that begins at word ``offset`` of row n is set."""
     return (bits[n, offset + (i >> 6)] >> np.uint64(i & 63)) & np.uint64(1) != np.uint64(0)
 
 
-@nb.njit(cache=True)
+@inner
 def set_bit(bits: Any, n: int, offset: int, i: int) -> None:
     """Set bit i of the bitset that begins at word ``offset`` of row n."""
     bits[n, offset + (i >> 6)] |= np.uint64(1) << np.uint64(i & 63)
 
 
-@nb.njit(cache=True)
+@inner
 def hash_bits(bits: Any, n: int, words: int) -> Any:
     """A number from 0 up that mixes the first words of row n."""
     mixed = np.uint64(0x9E3779B97F4A7C15)
@@ -162,7 +165,7 @@ def hash_bits(bits: Any, n: int, words: int) -> Any:
     return np.int64(mixed >> np.uint64(2))
 
 
-@nb.njit(cache=True)
+@kernel
 def _file_again(fact: Any, bits: Any, bucket: Any, words: int, used: int) -> None:
     for n in range(used):
         # 2 in WAITED marks those that are on file.
@@ -172,7 +175,7 @@ def _file_again(fact: Any, bits: Any, bucket: Any, words: int, used: int) -> Non
             bucket[b] = n
 
 
-@nb.njit(cache=True)
+@inner
 def _comes_first(fact: Any, a: int, b: int) -> Any:
     if fact[a, BOUND] != fact[b, BOUND]:
         return fact[a, BOUND] < fact[b, BOUND]
@@ -181,7 +184,7 @@ def _comes_first(fact: Any, a: int, b: int) -> Any:
     return a > b
 
 
-@nb.njit(cache=True)
+@inner
 def push(heap: Any, fact: Any, control: Any, n: int) -> None:
     """Put node n into the heap."""
     at = control[HEAP_SIZE]
@@ -195,7 +198,7 @@ def push(heap: Any, fact: Any, control: Any, n: int) -> None:
     heap[at] = n
 
 
-@nb.njit(cache=True)
+@inner
 def pop(heap: Any, fact: Any, control: Any) -> Any:
     """Take the node of least bound, and of those the deepest, from the heap."""
     top = heap[0]

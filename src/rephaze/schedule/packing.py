@@ -13,9 +13,9 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-import numba as nb
 import numpy as np
 
+from rephaze.compiled import inner, kernel
 from rephaze.schedule.relaxation import NEVER
 
 _EPSILON = 1e-11
@@ -58,7 +58,7 @@ def no_teams(ancestors_iw: Any, descendants_iw: Any, width: int, capacity: int) 
     )
 
 
-@nb.njit(cache=True)
+@inner
 def _chains(dur_im: Any, ancestors_iw: Any, chain_i: Any) -> int:
     """Fill a chain for each operator that still has a mode: a team has at most one of a chain; return how many."""
     size = dur_im.shape[0]
@@ -80,7 +80,7 @@ def _chains(dur_im: Any, ancestors_iw: Any, chain_i: Any) -> int:
     return count
 
 
-@nb.njit(cache=True)
+@inner
 def _most_ahead(
     code_p: Any,
     price_p: Any,
@@ -133,7 +133,7 @@ def _most_ahead(
     return total
 
 
-@nb.njit(cache=True)
+@inner
 def _heaviest(
     code_p: Any,
     price_p: Any,
@@ -248,7 +248,7 @@ def _heaviest(
     return best, is_sure
 
 
-@nb.njit(cache=True)
+@kernel
 def pack(
     dur_im: Any, need_imr: Any, cap_r: Any, ancestors_iw: Any, teams: Teams, max_pivots: int, weight_im: Any
 ) -> float:

@@ -11,8 +11,9 @@ from __future__ import annotations
 
 from typing import Any
 
-import numba as nb
 import numpy as np
+
+from rephaze.compiled import kernel
 
 NEVER = 1 << 60
 """Duration of an impossible mode inside the kernels."""
@@ -22,13 +23,13 @@ _RELATIVE_SLACK = 1e-12
 _ABSOLUTE_SLACK = 1e-7
 
 
-@nb.njit(cache=True)
+@kernel
 def ceil_safely(value: float) -> int:
     """The least whole number not below ``value`` less what rounding may have added to it."""
     return int(np.ceil(value - _RELATIVE_SLACK * abs(value) - _ABSOLUTE_SLACK))
 
 
-@nb.njit(cache=True)
+@kernel
 def tails(dur_im: Any, pred_start: Any, pred_index: Any, tail_i: Any) -> int:
     """Fill the longest path from each operator to the end, in the faster modes; return the longest of all."""
     size = dur_im.shape[0]
@@ -44,7 +45,7 @@ def tails(dur_im: Any, pred_start: Any, pred_index: Any, tail_i: Any) -> int:
     return longest
 
 
-@nb.njit(cache=True)
+@kernel
 def cliques(dur_im: Any, need_imr: Any, cap_r: Any, ancestors_iw: Any, order: Any, member_ki: Any) -> int:
     """Fill the longest sets found of operators no two of which can ever overlap; return how many.
 
@@ -120,7 +121,7 @@ def cliques(dur_im: Any, need_imr: Any, cap_r: Any, ancestors_iw: Any, order: An
     return count
 
 
-@nb.njit(cache=True)
+@kernel
 def relax(
     dur_im: Any,
     frac_imr: Any,

@@ -13,7 +13,7 @@ from rephaze.types.latency import Engine
 
 
 def compile_kernels() -> None:
-    """Make later solves run at full speed: some twenty seconds once on a machine, then about one."""
+    """Make later solves run at full speed: some thirty seconds once on a machine, then about one."""
     structure = compile_structure([Engine.TENSOR, Engine.TENSOR, Engine.VECTOR], [(0, 2)])
     (part,) = series_parts(structure, structure.takes_time)
     task = make_task(part, np.array([[7, 5], [6, 5], [5, 9]], dtype=np.int64), None, None, 1, 1, 1, True)
