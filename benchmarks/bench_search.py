@@ -9,9 +9,11 @@ import os
 import resource
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
+REPHAZE = Path(sys.executable).with_name("rephaze")
 SCENARIOS = ("paper", "default")
 NINE = (
     "opt-350m", "bert-large", "gpt2-xl", "llama2-7b", "megatron-bert", "megatron-gpt2-xl", "megatron-gpt2-2.5b",
@@ -19,20 +21,9 @@ NINE = (
 )  # fmt: skip
 
 
-def search(scenario, *models, environment=None):
-    command = [
-        sys.executable,
-        "-m",
-        "rephaze",
-        "search",
-        *models,
-        "--scenario",
-        scenario,
-        "--workers",
-        "2",
-        "--json",
-    ]
-    done = subprocess.run(command, capture_output=True, text=True, check=True, env=environment)
+def search(scenario, *models):
+    options = ["--scenario", scenario, "--workers", "2", "--json"]
+    done = subprocess.run([str(REPHAZE), "search", *models, *options], capture_output=True, text=True, check=True)
     return json.loads(done.stdout.splitlines()[-1])
 
 
