@@ -17,6 +17,8 @@ Floats = NDArray[np.float64]
 
 DEVICE_TIME = "device time"
 LAYER_BOUNDS = "layer bounds"
+BOUNDS = (DEVICE_TIME, LAYER_BOUNDS, PLACED, MAPPED, SOLVED)
+"""Coarse to fine."""
 WITHIN = {"0.1 %": 0.001, "1 %": 0.01, "5 %": 0.05}
 _FIELDS = (
     "num_tensor_cores",
@@ -48,6 +50,7 @@ def certify(evaluator: SpaceEvaluator, outcome: EngineOutcome, coarse_d: Floats)
     for item in evaluations:
         if not item.is_exact:
             dropped[item.dropped_by] = dropped.get(item.dropped_by, 0) + 1
+    dropped = {name: dropped[name] for name in BOUNDS if name in dropped}
     return Certificate(
         num_designs=evaluator.census.num_designs,
         num_solved_exactly=len(solved),
@@ -60,7 +63,7 @@ def certify(evaluator: SpaceEvaluator, outcome: EngineOutcome, coarse_d: Floats)
 
 def bound_table(outcome: EngineOutcome, coarse_d: Floats) -> BoundTable:
     """The last bound of every design, and which bound removed it, for the run store."""
-    names = (DEVICE_TIME, LAYER_BOUNDS, PLACED, MAPPED, SOLVED)
+    names = BOUNDS
     bound_d = coarse_d.copy()
     removed_by_d = np.zeros(len(coarse_d), dtype=np.int16)
     for design, bound in outcome.refined.items():
