@@ -11,7 +11,7 @@ import typer
 from rich.table import Table
 
 from rephaze.cli.output import ExitCode, JsonOption, print_json, stderr, stdout
-from rephaze.units import MIB, UM2_PER_MM2
+from rephaze.units import UM2_PER_MM2
 
 if TYPE_CHECKING:
     from rephaze.types.pareto import ParetoFront, ParetoPoint
@@ -89,7 +89,6 @@ def _cells(point: ParetoPoint) -> tuple[str, ...]:
         f"{point.energy_per_sample_j:,.3g}",
         f"{point.chip_usd:,.0f}",
         f"{point.full_power_w:,.0f}",
-        f"{chip.num_tensor_cores} x {chip.tensor_width}x{chip.tensor_depth}, {chip.num_vector_cores} x "
-        f"{chip.vector_lanes} lanes, {chip.global_buffer_bytes / MIB:g} MiB, {chip.num_hbm_stacks} stacks",
+        chip.in_words,
         "yes" if point.is_proven else "no",
     )

@@ -11,7 +11,7 @@ from rich.table import Table
 
 from rephaze.cli.compare import step_progress
 from rephaze.cli.output import ExitCode, JsonOption, print_json, stdout
-from rephaze.units import MIB, UM2_PER_MM2
+from rephaze.units import UM2_PER_MM2
 
 if TYPE_CHECKING:
     from rephaze.types.search import SearchResult
@@ -121,8 +121,7 @@ def _cells(result: SearchResult, gain_factor: float) -> tuple[str, ...]:
         f"{result.objective:,.5g}",
         f"{gain_factor:.3f}x",
         f"{result.area_um2 / UM2_PER_MM2:,.1f}",
-        f"{chip.num_tensor_cores} x {chip.tensor_width}x{chip.tensor_depth}, {chip.num_vector_cores} x "
-        f"{chip.vector_lanes} lanes, {chip.global_buffer_bytes / MIB:g} MiB, {chip.num_hbm_stacks} stacks",
+        chip.in_words,
         *(
             ",".join(str(getattr(plan, name)) for plan in result.plans)
             for name in ("tp", "pp", "dp", "microbatch")

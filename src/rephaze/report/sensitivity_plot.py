@@ -8,7 +8,7 @@ from typing import Any
 from rephaze.report.page import Section, figure, table, write_page
 from rephaze.types.search import SearchResult
 from rephaze.types.sensitivity import Sensitivity
-from rephaze.units import MIB, UM2_PER_MM2
+from rephaze.units import UM2_PER_MM2
 
 _MORE, _LESS = "#2a9d6f", "#c8553d"
 _HEADER = ("changed", "objective", "over unchanged", "mm²", "chip", "plans (tp x pp x dp, microbatch)", "status")
@@ -61,8 +61,7 @@ def _row(result: SearchResult, gain_factor: float) -> tuple[str, ...]:
         f"{result.objective:,.5g}",
         f"{gain_factor:.3f}x",
         f"{result.area_um2 / UM2_PER_MM2:,.1f}",
-        f"{chip.num_tensor_cores} x {chip.tensor_width}x{chip.tensor_depth}, {chip.num_vector_cores} x "
-        f"{chip.vector_lanes} lanes, {chip.global_buffer_bytes / MIB:g} MiB, {chip.num_hbm_stacks} stacks",
+        chip.in_words,
         "; ".join(f"{plan.tp} x {plan.pp} x {plan.dp}, {plan.microbatch}" for plan in result.plans),
         str(result.status),
     )

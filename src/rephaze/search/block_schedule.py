@@ -9,16 +9,15 @@ from dataclasses import replace
 from rephaze.schedule.solve import LayerSchedule
 from rephaze.search.evaluator import SpaceEvaluator
 from rephaze.search.exact import ChipSolver
+from rephaze.search.layer_problem import layer_problem
 from rephaze.search.work import ModelWork
 from rephaze.types.chip import Chip
-from rephaze.types.latency import IMPOSSIBLE_CYCLES, LatencyTable
+from rephaze.types.latency import LatencyTable
 from rephaze.types.schedule import (
-    Exclusion,
     Mode,
     PassSchedule,
     Schedule,
     ScheduledOp,
-    ScheduleOp,
     ScheduleProblem,
     ScheduleStatus,
 )
@@ -71,34 +70,8 @@ def _pass(
     one_pass = work.passes[plan.tp][kind][direction]
     table = solver.pass_table(work, plan.tp, plan.microbatch, kind, direction)
     found = solver.schedule(one_pass, table)
-    problem = _problem(table, one_pass.graph.edges, solver.chip, solver.exclusion)
+    problem = layer_problem(table, solver.chip, one_pass.graph.edges, solver.exclusion)
     return problem, _schedule(table, found, time.perf_counter() - began)
-
-
-def _problem(
-    table: LatencyTable, edges: tuple[tuple[int, int], ...], chip: Chip, exclusion: Exclusion
-) -> ScheduleProblem:
-    return ScheduleProblem(
-        num_tensor_cores=chip.num_tensor_cores,
-        num_vector_cores=chip.num_vector_cores,
-        ops=tuple(
-            ScheduleOp(
-                name=name,
-                engine=engine,
-                one_core_cycles=min(int(table.one_core_cycles_oc[o, 0]), IMPOSSIBLE_CYCLES),
-                all_cores_cycles=min(int(table.all_cores_cycles_oc[o, 0]), IMPOSSIBLE_CYCLES),
-                one_core_hbm_share=float(table.one_core_hbm_share_oc[o, 0]),
-                all_cores_hbm_share=float(table.all_cores_hbm_share_oc[o, 0]),
-                one_core_buffer_share=float(table.one_core_buffer_share_oc[o, 0]),
-                all_cores_buffer_share=float(table.all_cores_buffer_share_oc[o, 0]),
-                one_core_j=float(table.one_core_j_oc[o, 0]),
-                all_cores_j=float(table.all_cores_j_oc[o, 0]),
-            )
-            for o, (name, engine) in enumerate(zip(table.op_names, table.engines, strict=True))
-        ),
-        edges=edges,
-        all_cores_excludes=exclusion,
-    )
 
 
 def _schedule(table: LatencyTable, found: LayerSchedule, solve_s: float) -> Schedule:

@@ -11,12 +11,12 @@ from rephaze.estimate.models import cost_model
 from rephaze.hardware.energy import access_energy
 from rephaze.schedule.solve import ScheduleMemo
 from rephaze.search.exact import ChipSolver
-from rephaze.search.work import Memory, ModelWork, PassWork
+from rephaze.search.layer_problem import layer_problem
+from rephaze.search.work import Memory, ModelWork
 from rephaze.types.chip import Chip, chip_table
-from rephaze.types.latency import LatencyTable
 from rephaze.types.placement import LayerGraph, PlacementProblem, RecomputePolicy
 from rephaze.types.scenario import Scenario
-from rephaze.types.schedule import Exclusion, ScheduleOp, ScheduleProblem
+from rephaze.types.schedule import Exclusion, ScheduleProblem
 
 DIRECTIONS = ("forward", "backward")
 
@@ -58,11 +58,11 @@ def layer_problems(
     return [
         (
             f"{model} {name} {direction}, tp {tp}, microbatch {microbatch}, on {chip.name}",
-            _problem(
-                work.passes[tp][kind][number],
+            layer_problem(
                 solver.pass_table(work, tp, microbatch, kind, number),
                 chip,
-                scenario,
+                work.passes[tp][kind][number].graph.edges,
+                solver.exclusion,
             ),
         )
         for number, direction in enumerate(DIRECTIONS)
@@ -101,28 +101,3 @@ def _with_times(graph: LayerGraph, solver: ChipSolver, work: ModelWork, tp: int,
         forward, backward = (solver.pass_times(work, tp, microbatch, kind, d).cycles for d in (0, 1))
         layers.append(replace(layer, forward_s=forward / clock_hz, backward_s=backward / clock_hz))
     return replace(graph, layers=tuple(layers))
-
-
-def _problem(one_pass: PassWork, table: LatencyTable, chip: Chip, scenario: Scenario) -> ScheduleProblem:
-    ops = tuple(
-        ScheduleOp(
-            name=name,
-            engine=engine,
-            one_core_cycles=int(table.one_core_cycles_oc[o, 0]),
-            all_cores_cycles=int(table.all_cores_cycles_oc[o, 0]),
-            one_core_hbm_share=float(table.one_core_hbm_share_oc[o, 0]),
-            all_cores_hbm_share=float(table.all_cores_hbm_share_oc[o, 0]),
-            one_core_buffer_share=float(table.one_core_buffer_share_oc[o, 0]),
-            all_cores_buffer_share=float(table.all_cores_buffer_share_oc[o, 0]),
-            one_core_j=float(table.one_core_j_oc[o, 0]),
-            all_cores_j=float(table.all_cores_j_oc[o, 0]),
-        )
-        for o, (name, engine) in enumerate(zip(table.op_names, table.engines, strict=True))
-    )
-    return ScheduleProblem(
-        num_tensor_cores=chip.num_tensor_cores,
-        num_vector_cores=chip.num_vector_cores,
-        ops=ops,
-        edges=one_pass.graph.edges,
-        all_cores_excludes=Exclusion(scenario.all_cores_excludes),
-    )

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rephaze.types.checks import check_count, check_number
-from rephaze.units import GHZ, MHZ
+from rephaze.units import GHZ, MHZ, MIB
 
 IntColumn = NDArray[np.int64]
 FloatColumn = NDArray[np.float64]
@@ -82,6 +82,14 @@ class Chip:
         check_number("scratchpad_bytes_per_cycle", self.scratchpad_bytes_per_cycle, at_least=1)
         check_number("global_buffer_bytes_per_cycle", self.global_buffer_bytes_per_cycle, at_least=1)
         check_count("global_buffer_multicast", self.global_buffer_multicast, at_most=2**20)
+
+    @property
+    def in_words(self) -> str:
+        """What a design space varies, in a few words."""
+        return (
+            f"{self.num_tensor_cores} x {self.tensor_width}x{self.tensor_depth}, {self.num_vector_cores} x "
+            f"{self.vector_lanes} lanes, {self.global_buffer_bytes / MIB:g} MiB, {self.num_hbm_stacks} stacks"
+        )
 
     @property
     def num_macs(self) -> int:
