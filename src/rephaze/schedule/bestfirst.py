@@ -40,6 +40,7 @@ from rephaze.schedule.nodes import (
     PACKS,
     PACKS_FROM,
     PARENT,
+    SLOPE,
     STATE,
     TIME,
     TUNING_STEP,
@@ -51,6 +52,7 @@ from rephaze.schedule.nodes import (
     push,
     set_bit,
 )
+from rephaze.schedule.packing import MODE_BITS, MODE_MASK
 from rephaze.schedule.relaxation import NEVER
 
 # What a slice of the search ended with.
@@ -64,7 +66,7 @@ def _used(need_imr: Any, fact: Any, running: Any, n: int, used_r: Any) -> None:
     for s in range(fact[n, NUM_RUNNING]):
         code = running[n, s]
         for r in range(used_r.shape[0]):
-            used_r[r] += need_imr[code >> 1, code & 1, r]
+            used_r[r] += need_imr[code >> MODE_BITS, code & MODE_MASK, r]
 
 
 @inner
@@ -92,7 +94,7 @@ def _finished(fact: Any, bits: Any, running: Any, n: int, words: int, done_w: An
     for w in range(words):
         done_w[w] = bits[n, w]
     for s in range(fact[n, NUM_RUNNING]):
-        i = running[n, s] >> 1
+        i = running[n, s] >> MODE_BITS
         done_w[i >> 6] &= ~(np.uint64(1) << np.uint64(i & 63))
 
 
@@ -136,11 +138,12 @@ def _advance(
     Starting such an operator in the same mode before something took its room would be starting it late.
     ``used_r`` and ``done_w`` are those of the node.
     """
-    for w in range(words, 3 * words):
+    num_modes = dur_im.shape[1]
+    for w in range(words, (1 + num_modes) * words):
         bits[c, w] = np.uint64(0)
     for i in range(dur_im.shape[0]):
         if _is_ready(ancestors_iw, bits, c, i, words, done_w):
-            for m in range(2):
+            for m in range(num_modes):
                 if _fits(dur_im, need_imr, cap_r, used_r, i, m):
                     set_bit(bits, c, (1 + m) * words, i)
     moment = finish[c, 0]
@@ -159,8 +162,10 @@ def _advance(
 
 
 @inner
-def _is_barred(bits: Any, n: int, i: int, m: int, words: int) -> Any:
-    return has_bit(bits, n, (1 + m) * words, i) or (m == 1 and has_bit(bits, n, 3 * words, i))
+def _is_barred(alone_im: Any, bits: Any, n: int, i: int, m: int, words: int) -> Any:
+    if has_bit(bits, n, (1 + m) * words, i):
+        return True
+    return alone_im[i, m] and has_bit(bits, n, (1 + alone_im.shape[1]) * words, i)
 
 
 @kernel
@@ -169,10 +174,11 @@ def search_slice(task: Task, nodes: Nodes, max_expansions: int) -> int:
     # Unpacked once: every field access of a tuple in compiled code counts references.
     dur_im, need_imr, cap_r = task.dur_im, task.need_imr, task.cap_r
     ancestors_iw, descendants_iw = task.ancestors_iw, task.descendants_iw
-    tail_i, twin_i, exclusive = task.tail_i, task.twin_i, task.exclusive
+    tail_i, twin_i, alone_im, exclusive = task.tail_i, task.twin_i, task.alone_im, task.exclusive
     fact, bits, running, finish = nodes.fact, nodes.bits, nodes.running, nodes.finish
     heap, bucket, weight, price, control = nodes.heap, nodes.bucket, nodes.weight, nodes.price, nodes.control
     size, words = ancestors_iw.shape
+    num_modes = dur_im.shape[1]
     used_r = np.zeros(cap_r.shape[0], dtype=np.int64)
     done_w = np.zeros(words, dtype=np.uint64)
     child_r = np.zeros(cap_r.shape[0], dtype=np.int64)
@@ -183,13 +189,13 @@ def search_slice(task: Task, nodes: Nodes, max_expansions: int) -> int:
     for _ in range(max_expansions):
         if control[HEAP_SIZE] == 0:
             return PROVEN
-        # Each expansion adds at most two children an operator and one that waits.
-        if control[NUM_NODES] + 2 * size + 2 >= room:
+        # Each expansion adds at most a child for each mode of each operator and one that waits.
+        if control[NUM_NODES] + num_modes * size + 2 >= room:
             return FULL
-        if fact[heap[0], BOUND] >= control[INCUMBENT]:
+        if control[SLOPE] == 0 and fact[heap[0], BOUND] >= control[INCUMBENT]:
             return PROVEN
         n = pop(heap, fact, control)
-        if fact[n, STATE] != OPEN:
+        if fact[n, STATE] != OPEN or fact[n, BOUND] >= control[INCUMBENT]:
             continue
         control[NUM_EXPANDED] += 1
         # Bounds are tuned to node n now and then; the first packing, which comes first, is of the whole part.
@@ -233,11 +239,11 @@ def search_slice(task: Task, nodes: Nodes, max_expansions: int) -> int:
         _used(need_imr, fact, running, n, used_r)
         _finished(fact, bits, running, n, words, done_w)
         idle = fact[n, NUM_RUNNING] == 0
-        # Child -1 waits for the next completion; child 2i + m starts operator i in mode m.
-        first = 2 * (fact[n, LAST] + 1)
-        for child in range(first - 1, 2 * size):
+        # The first child waits for the next completion; the others start operator i in mode m.
+        first = num_modes * (fact[n, LAST] + 1)
+        for child in range(first - 1, num_modes * size):
             waits = child == first - 1
-            i, m = child >> 1, child & 1
+            i, m = child // num_modes, child % num_modes
             if waits:
                 if idle:
                     continue
@@ -247,7 +253,7 @@ def search_slice(task: Task, nodes: Nodes, max_expansions: int) -> int:
                     continue
                 if twin_i[i] >= 0 and not has_bit(bits, n, 0, twin_i[i]):
                     continue
-                if _is_barred(bits, n, i, m, words) or not _fits(dur_im, need_imr, cap_r, used_r, i, m):
+                if _is_barred(alone_im, bits, n, i, m, words) or not _fits(dur_im, need_imr, cap_r, used_r, i, m):
                     continue
                 bound = bound_of_start(dur_im, tail_i, fact, weight, price, num_sets, n, i, m, total_k)
             if bound >= control[INCUMBENT]:
@@ -259,29 +265,29 @@ def search_slice(task: Task, nodes: Nodes, max_expansions: int) -> int:
             if not waits:
                 set_bit(bits, c, 0, i)
                 s = fact[c, NUM_RUNNING]
-                running[c, s] = child
+                running[c, s] = (i << MODE_BITS) | m
                 finish[c, s] = now + dur_im[i, m]
                 fact[c, NUM_RUNNING] += 1
                 fact[c, LAST] = i
                 fact[c, DEPTH] += 1
-                fact[c, ACTION] = child
+                fact[c, ACTION] = (i << MODE_BITS) | m
                 fact[c, BEGAN] = now
                 for r in range(cap_r.shape[0]):
                     child_r[r] += need_imr[i, m, r]
                 if exclusive and idle:
                     # An operator that stops the chip does so at the first idle moment it is ready for, and
                     # those of one moment go in index order: any later one could be moved there.
-                    for j in range(i if m == 1 else size):
+                    for j in range(i if alone_im[i, m] else size):
                         if j != i and _is_ready(ancestors_iw, bits, n, j, words, done_w):
-                            set_bit(bits, c, 3 * words, j)
+                            set_bit(bits, c, (1 + num_modes) * words, j)
                 if fact[c, DEPTH] == size:
                     moves_on = False
                 for j in range(i + 1, size):
                     if not moves_on:
                         break
                     if _is_ready(ancestors_iw, bits, c, j, words, done_w):
-                        for q in range(2):
-                            if not _is_barred(bits, c, j, q, words) and _fits(
+                        for q in range(num_modes):
+                            if not _is_barred(alone_im, bits, c, j, q, words) and _fits(
                                 dur_im, need_imr, cap_r, child_r, j, q
                             ):
                                 moves_on = False

@@ -123,6 +123,8 @@ def _fill_bounds(
     num_chips, size = cycles_cim.shape[:2]
     frac_imr = np.zeros((size, 2, _NUM_RESOURCES))
     weight_im = np.zeros((size, 2))
+    alone_im = np.zeros((size, 2), dtype=np.bool_)
+    alone_im[:, 1] = exclusive
     pick_i = np.zeros(size, dtype=np.int64)
     tail_i = np.zeros(size, dtype=np.int64)
     for c in range(num_chips):
@@ -137,6 +139,6 @@ def _fill_bounds(
                 frac_imr[i, m, 3] = hbm_cim[c, i, m]
                 frac_imr[i, m, 4] = buffer_cim[c, i, m]
         relaxed = relax(
-            dur_im, frac_imr, exclusive, pred_start, pred_index, _NUM_ROUNDS, _TOLERANCE, weight_im, pick_i
+            dur_im, frac_imr, alone_im, pred_start, pred_index, _NUM_ROUNDS, _TOLERANCE, weight_im, pick_i
         )
         bound_c[c] = max(longest, ceil_safely(relaxed))

@@ -1,6 +1,6 @@
 """The same problem for OR-Tools CP-SAT, with the rows that make it close (``docs/scheduling.md``, section 5).
 
-Axis letters: i = operator of a part, m = mode (0 one core, 1 all cores), r = resource.
+Axis letters: i = operator of a part, m = mode (a way to run it), r = resource.
 """
 
 from __future__ import annotations
@@ -57,15 +57,25 @@ def solve_by_cpsat(
 
     model = cp_model.CpModel()
     size = len(task.dur_im)
-    has_one, has_all = (task.dur_im < NEVER).T
-    one, every = np.where(task.dur_im < NEVER, task.dur_im, 0).T.tolist()
+    modes = [np.flatnonzero(task.dur_im[i] < NEVER).tolist() for i in range(size)]
     total = model.new_int_var(bound, makespan, "T")
     start = [model.new_int_var(0, makespan, f"t{i}") for i in range(size)]
-    # choice[i] is 1 for all cores: a variable where both modes are left, else a constant.
-    choice: list[Any] = [
-        model.new_bool_var(f"y{i}") if has_one[i] and has_all[i] else int(has_all[i]) for i in range(size)
-    ]
-    length = [one[i] + (every[i] - one[i]) * choice[i] for i in range(size)]
+    # picked[i][m]: whether i runs in mode m; the constant 1 where there is no choice.
+    picked: list[dict[int, Any]] = [_choice(model, i, modes[i]) for i in range(size)]
+
+    def spent(i: int, among: Any) -> Any:
+        """Cycles of i in the modes that ``among`` holds for."""
+        return sum(int(task.dur_im[i, m]) * picked[i][m] for m in modes[i] if among(i, m))
+
+    def is_alone(i: int, m: int) -> bool:
+        return bool(task.alone_im[i, m])
+
+    def is_shared(i: int, m: int) -> bool:
+        return not task.alone_im[i, m]
+
+    length = [spent(i, lambda _i, _m: True) for i in range(size)]
+    shared = [spent(i, is_shared) for i in range(size)]
+    alone = [spent(i, is_alone) for i in range(size)]
     preds = [task.pred_index[task.pred_start[i] : task.pred_start[i + 1]].tolist() for i in range(size)]
     for i in range(size):
         model.add(start[i] + length[i] <= total)
@@ -73,19 +83,18 @@ def solve_by_cpsat(
             model.add(start[j] + length[j] <= start[i])
         if task.twin_i[i] >= 0:
             model.add(start[task.twin_i[i]] <= start[i])
-    spans: list[list[Any]] = []
-    for i in range(size):
-        if has_one[i] and has_all[i]:
-            spans.append(
-                [
-                    model.new_optional_fixed_size_interval_var(start[i], one[i], ~choice[i], f"a{i}"),
-                    model.new_optional_fixed_size_interval_var(start[i], every[i], choice[i], f"b{i}"),
-                ]
+    spans = [
+        {
+            m: model.new_fixed_size_interval_var(start[i], int(task.dur_im[i, m]), f"a{i}")
+            if len(modes[i]) == 1
+            else model.new_optional_fixed_size_interval_var(
+                start[i], int(task.dur_im[i, m]), picked[i][m], f"a{i}_{m}"
             )
-        else:
-            span = model.new_fixed_size_interval_var(start[i], one[i] + every[i], f"a{i}")
-            spans.append([span if has_one[i] else None, span if has_all[i] else None])
-    held = sum(every[i] * choice[i] for i in range(size)) if task.exclusive else 0
+            for m in modes[i]
+        }
+        for i in range(size)
+    ]
+    held = sum(alone)
     for r in range(len(task.cap_r)):
         cap = int(task.cap_r[r])
         scale = 1 if cap <= _MAX_CAP else cap / _MAX_CAP
@@ -94,29 +103,27 @@ def solve_by_cpsat(
         is_chip = task.exclusive and r == len(task.cap_r) - 1
         users, needs, load = [], [], []
         for i in range(size):
-            for m in range(2):
-                span = spans[i][m]
-                if span is None or need[i][m] == 0 or (task.exclusive and m == 1 and not is_chip):
+            for m in modes[i]:
+                if need[i][m] == 0 or (task.alone_im[i, m] and not is_chip):
                     continue
-                users.append(span)
+                users.append(spans[i][m])
                 needs.append(need[i][m])
-                share = choice[i] if m == 1 else 1 - choice[i]
-                load.append(need[i][m] * int(task.dur_im[i, m]) * share)
+                load.append(need[i][m] * int(task.dur_im[i, m]) * picked[i][m])
         if users:
             model.add_cumulative(users, needs, cap)
             if not is_chip:
                 model.add(sum(load) <= cap * (total - held))
     for k in range(len(task.cap_r), task.frac_imr.shape[2] - NUM_SPARE_MEASURES):
         apart = [i for i in range(size) if task.frac_imr[i, 0, k] > 0]
-        spent = [one[i] * (1 - choice[i]) if task.exclusive else length[i] for i in apart]
-        model.add(sum(spent) <= total - held)
+        model.add(sum(shared[i] for i in apart) <= total - held)
     if task.exclusive:
-        _add_exclusive_rows(model, task, total, start, choice, one, every, preds, makespan)
+        _add_exclusive_rows(model, task, total, start, shared, alone, preds, makespan)
     model.minimize(total)
     for i in range(size):
         model.add_hint(start[i], int(start_i[i]))
-        if not isinstance(choice[i], int):
-            model.add_hint(choice[i], int(mode_i[i]))
+        if len(modes[i]) > 1:
+            for m in modes[i][: 1 if len(modes[i]) == 2 else None]:
+                model.add_hint(picked[i][m], int(mode_i[i] == m))
     solver = cp_model.CpSolver()
     solver.parameters.num_workers = 1
     solver.parameters.random_seed = seed
@@ -131,8 +138,24 @@ def solve_by_cpsat(
     return Solved(
         proven,
         np.array([solver.value(start[i]) for i in range(size)], dtype=np.int64),
-        np.array([int(solver.value(choice[i])) for i in range(size)], dtype=np.int64),
+        np.array(
+            [next(m for m in modes[i] if len(modes[i]) == 1 or solver.value(picked[i][m])) for i in range(size)],
+            dtype=np.int64,
+        ),
     )
+
+
+def _choice(model: Any, i: int, modes: list[int]) -> dict[int, Any]:
+    """A 0/1 expression for each mode of an operator, of which exactly one is 1."""
+    if len(modes) == 1:
+        return {modes[0]: 1}
+    if len(modes) == 2:
+        # One variable: the solver knows that a literal and its negation exclude each other.
+        last = model.new_bool_var(f"y{i}")
+        return {modes[0]: ~last, modes[1]: last}
+    picked = {m: model.new_bool_var(f"y{i}_{m}") for m in modes}
+    model.add_exactly_one(picked.values())
+    return picked
 
 
 def _add_exclusive_rows(
@@ -140,9 +163,8 @@ def _add_exclusive_rows(
     task: Task,
     total: Any,
     start: list[Any],
-    choice: list[Any],
-    one: list[int],
-    every: list[int],
+    shared: list[Any],
+    alone: list[Any],
     preds: list[list[int]],
     makespan: int,
 ) -> None:
@@ -150,7 +172,7 @@ def _add_exclusive_rows(
 
     The same holds for what comes before an operator, with its ancestors only, and for what comes after it.
     """
-    size = len(one)
+    size = len(start)
     before = [members(task.ancestors_iw[i], size) for i in range(size)]
     after: list[list[int]] = [[] for _ in range(size)]
     followers: list[list[int]] = [[] for _ in range(size)]
@@ -161,22 +183,15 @@ def _add_exclusive_rows(
             followers[j].append(i)
     head = [model.new_int_var(0, makespan, f"h{i}") for i in range(size)]
     tail = [model.new_int_var(0, makespan, f"g{i}") for i in range(size)]
-    held = sum(every[i] * choice[i] for i in range(size))
+    held = sum(alone)
     for i in range(size):
         for j in preds[i]:
-            model.add(head[j] + one[j] * (1 - choice[j]) <= head[i])
+            model.add(head[j] + shared[j] <= head[i])
         for j in followers[i]:
-            model.add(tail[j] + one[j] * (1 - choice[j]) <= tail[i])
-        model.add(held + head[i] + one[i] * (1 - choice[i]) + tail[i] <= total)
-        model.add(sum(every[j] * choice[j] for j in before[i]) + head[i] <= start[i])
-        model.add(
-            start[i]
-            + one[i]
-            + (every[i] - one[i]) * choice[i]
-            + sum(every[j] * choice[j] for j in after[i])
-            + tail[i]
-            <= total
-        )
+            model.add(tail[j] + shared[j] <= tail[i])
+        model.add(held + head[i] + shared[i] + tail[i] <= total)
+        model.add(sum(alone[j] for j in before[i]) + head[i] <= start[i])
+        model.add(start[i] + shared[i] + alone[i] + sum(alone[j] for j in after[i]) + tail[i] <= total)
 
 
 def members(words: NDArray[np.uint64], size: int) -> list[int]:

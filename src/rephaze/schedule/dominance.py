@@ -22,6 +22,7 @@ from rephaze.schedule.nodes import (
     hash_bits,
     push,
 )
+from rephaze.schedule.packing import MODE_BITS, MODE_MASK
 
 
 @inner
@@ -59,14 +60,14 @@ def _dominates(
         code = running[a, s]
         awaited = False
         for w in range(words):
-            if descendants_iw[code >> 1, w] & ~bits[b, w] != np.uint64(0):
+            if descendants_iw[code >> MODE_BITS, w] & ~bits[b, w] != np.uint64(0):
                 awaited = True
                 break
         if not awaited and not same:
             continue
         found = False
         for q in range(num_b):
-            if running[b, q] >> 1 == code >> 1:
+            if running[b, q] >> MODE_BITS == code >> MODE_BITS:
                 found = finish[b, q] >= finish[a, s]
                 same = same and running[b, q] == code and finish[b, q] == finish[a, s]
                 break
@@ -83,11 +84,11 @@ def _dominates(
             excess = 0
             for s in range(num_a):
                 if finish[a, s] > time:
-                    excess += need_imr[running[a, s] >> 1, running[a, s] & 1, r]
+                    excess += need_imr[running[a, s] >> MODE_BITS, running[a, s] & MODE_MASK, r]
             if excess > 0:
                 for q in range(num_b):
                     if finish[b, q] > time:
-                        excess -= need_imr[running[b, q] >> 1, running[b, q] & 1, r]
+                        excess -= need_imr[running[b, q] >> MODE_BITS, running[b, q] & MODE_MASK, r]
                 if excess > 0:
                     return 0
     return 1
@@ -128,7 +129,7 @@ def is_new(
                 how = _dominates(need_imr, descendants_iw, fact, bits, running, finish, a, b, words)
             if how > 0:
                 freed = False
-                for w in range(words, 4 * words):
+                for w in range(words, bits.shape[1]):
                     kept = bits[a, w] & bits[b, w] if how == 2 else np.uint64(0)
                     if kept != bits[a, w]:
                         bits[a, w] = kept
@@ -139,7 +140,7 @@ def is_new(
                 return False
             if fact[a, STATE] == OPEN and (fact[a, WAITED] % 2 == 0 or fact[a, TIME] == fact[b, TIME]):
                 free = True
-                for w in range(words, 4 * words):
+                for w in range(words, bits.shape[1]):
                     if bits[b, w] != np.uint64(0):
                         free = False
                         break

@@ -5,7 +5,7 @@ leaves open. Changed: capacities are flows of units from operators that end to o
 core has a name (no symmetric copies), and the starts themselves keep the order acyclic (no cubic rows). See
 ``docs/scheduling.md``, section 6.
 
-Axis letters: i, j = operators of a part, m = mode (0 one core, 1 all cores), r = resource.
+Axis letters: i, j = operators of a part, m = mode (a way to run one), r = resource.
 """
 
 from __future__ import annotations
@@ -73,15 +73,11 @@ class _Program:
     def __init__(self, model: Any, task: Task, horizon: int, in_whole_numbers: bool) -> None:
         self.model, self.task, self.in_whole_numbers = model, task, in_whole_numbers
         self.size = size = len(task.dur_im)
-        possible = task.dur_im < NEVER
-        self.one, self.every = np.where(possible, task.dur_im, 0).T.tolist()
+        self.modes = [np.flatnonzero(task.dur_im[i] < NEVER).tolist() for i in range(size)]
         self.makespan = model.add_integer_variable(lb=0, ub=horizon, name="T")
         self.start = [model.add_integer_variable(lb=0, ub=horizon, name=f"t{i}") for i in range(size)]
-        self.on_all = [
-            model.add_integer_variable(lb=int(not possible[i, 0]), ub=int(possible[i, 1]), name=f"y{i}")
-            for i in range(size)
-        ]
-        self.length = [self.one[i] + (self.every[i] - self.one[i]) * self.on_all[i] for i in range(size)]
+        self.picked = [self._choice(i) for i in range(size)]
+        self.length = [sum(int(task.dur_im[i, m]) * self.picked[i][m] for m in self.modes[i]) for i in range(size)]
         ancestors = [set(members(task.ancestors_iw[i], size)) for i in range(size)]
         # ends_before[i, j]: i ends before j starts. 1 where precedence says so, absent where it cannot be.
         self.ends_before: dict[tuple[int, int], Any] = {}
@@ -98,6 +94,14 @@ class _Program:
             else:
                 self._add_flow(task.need_imr[:, :, r].tolist(), int(task.cap_r[r]))
         model.minimize(self.makespan)
+
+    def _choice(self, i: int) -> dict[int, Any]:
+        """A 0/1 expression for each mode of an operator, of which exactly one is 1; one variable for two modes."""
+        first, *others = self.modes[i]
+        picked: dict[int, Any] = {m: self.model.add_binary_variable(name=f"y{i}_{m}") for m in others}
+        if len(others) > 1:
+            self.model.add_linear_constraint(sum(picked.values()) <= 1)
+        return {first: 1 - sum(picked.values())} | picked
 
     def _add_times(self, horizon: int) -> None:
         for i in range(self.size):
@@ -116,14 +120,20 @@ class _Program:
     def _add_exclusivity(self) -> None:
         """An operator on all cores runs beside nothing (rule ``chip``)."""
         for (i, j), ends_before in self.ends_before.items():
-            if not isinstance(ends_before, int):
-                self.model.add_linear_constraint(ends_before + self.ends_before[j, i] >= self.on_all[i])
+            stops_chip = sum(self.picked[i][m] for m in self.modes[i] if self.task.alone_im[i, m])
+            if not isinstance(ends_before, int) and not isinstance(stops_chip, int):
+                self.model.add_linear_constraint(ends_before + self.ends_before[j, i] >= stops_chip)
+            elif not isinstance(ends_before, int) and stops_chip:
+                self.model.add_linear_constraint(ends_before + self.ends_before[j, i] >= 1)
 
     def _add_flow(self, need_im: list[list[int]], cap: int) -> None:
         """Units pass from a common source through operators, each passing on what it took when it ends."""
         # Rule chip: an all-cores operator is kept apart by exclusivity and needs no units.
-        alone = self.task.exclusive
-        need = [one + ((0 if alone else every) - one) * self.on_all[i] for i, (one, every) in enumerate(need_im)]
+        alone_im = self.task.alone_im
+        need = [
+            sum((0 if alone_im[i, m] else need_im[i][m]) * self.picked[i][m] for m in self.modes[i])
+            for i in range(self.size)
+        ]
         users = [i for i in range(self.size) if any(need_im[i])]
         # In floating point, fine-grained bandwidth units are better counted in parts of the capacity.
         scale = 1 if cap <= 10_000 or self.in_whole_numbers else 1.0 / cap
@@ -159,7 +169,7 @@ class _Program:
 
         Starts are not read off the solution, whose tolerance is coarser than a cycle.
         """
-        mode_i = np.array([round(result.variable_values(y)) for y in self.on_all], dtype=np.int64)
+        mode_i = np.array([self._mode(result, i) for i in range(self.size)], dtype=np.int64)
         roughly = [result.variable_values(t) for t in self.start]
         after: list[list[int]] = [[] for _ in range(self.size)]
         for (i, j), ends_before in self.ends_before.items():
@@ -170,3 +180,7 @@ class _Program:
             ends = [start_i[i] + self.task.dur_im[i, mode_i[i]] for i in after[j]]
             start_i[j] = max(ends, default=0)
         return start_i, mode_i
+
+    def _mode(self, result: Any, i: int) -> int:
+        first, *others = self.modes[i]
+        return next((m for m in others if result.variable_values(self.picked[i][m]) > 0.5), first)

@@ -1,6 +1,6 @@
 """Compiled list scheduling: quick valid schedules, the first upper bounds.
 
-Axis letters: i = operator of a part, m = mode (0 one core, 1 all cores), r = resource.
+Axis letters: i = operator of a part, m = mode (a way to run it), r = resource.
 """
 
 from __future__ import annotations
@@ -129,7 +129,7 @@ def improve(
         start_i: In and out.
         makespan: Of the schedule given.
     """
-    size = dur_im.shape[0]
+    size, num_modes = dur_im.shape
     np.random.seed(seed)  # noqa: NPY002 - compiled code has only this generator, and it is private to it
     key_i = np.empty(size)
     here_mode, here_start = mode_i.copy(), start_i.copy()
@@ -143,8 +143,11 @@ def improve(
             trial_mode[i] = here_mode[i]
         for _ in range(1 + np.random.randint(0, 3)):  # noqa: NPY002
             i = np.random.randint(0, size)  # noqa: NPY002
-            if dur_im[i, 1 - trial_mode[i]] < NEVER and np.random.random() < 0.5:  # noqa: NPY002
-                trial_mode[i] = 1 - trial_mode[i]
+            other = trial_mode[i]
+            if num_modes > 1:
+                other = (other + 1 + np.random.randint(0, num_modes - 1)) % num_modes  # noqa: NPY002
+            if other != trial_mode[i] and dur_im[i, other] < NEVER and np.random.random() < 0.5:  # noqa: NPY002
+                trial_mode[i] = other
             else:
                 key_i[i] += (np.random.random() - 0.5) * 0.5 * makespan  # noqa: NPY002
         found = place_in_order(dur_im, need_imr, cap_r, pred_start, pred_index, trial_mode, key_i, trial_start)
@@ -171,8 +174,16 @@ def first_schedule(task: Any, num_rounds: int, weight_im: Any, start_i: Any, mod
         start_i: Filled.
         mode_i: Filled.
     """
-    dur_im = task.dur_im
-    size = dur_im.shape[0]
+    dur_im, frac_imr = task.dur_im, task.frac_imr
+    size, num_modes, num_resources = frac_imr.shape
+    # Modes of each operator by what they hold of the scarcest resource, least first.
+    held_im = np.zeros((size, num_modes))
+    for i in range(size):
+        for m in range(num_modes):
+            for r in range(num_resources):
+                held_im[i, m] = max(held_im[i, m], frac_imr[i, m, r])
+            if dur_im[i, m] >= NEVER:
+                held_im[i, m] = 2.0
     longest = 0
     for i in range(size):
         longest = max(longest, task.tail_i[i])
@@ -181,17 +192,20 @@ def first_schedule(task: Any, num_rounds: int, weight_im: Any, start_i: Any, mod
     key_i = np.zeros(size)
     bound, makespan = longest, NEVER
     for attempt in range(8):
-        # Modes: the faster, the relaxation's choice, one core, all cores where they gain most. Order: longest
-        # tail first in the faster modes, in the modes chosen, or as given.
+        # Modes: the fastest, the relaxation's choice, the one that holds least, and faster ones where they gain
+        # most. Order: longest tail first in the faster modes, in the modes chosen, or as given.
         if attempt == 0:
             for i in range(size):
-                trial_mode[i] = 1 if dur_im[i, 1] < dur_im[i, 0] else 0
+                trial_mode[i] = 0
+                for m in range(1, num_modes):
+                    if dur_im[i, m] < dur_im[i, trial_mode[i]]:
+                        trial_mode[i] = m
                 key_i[i] = -task.tail_i[i]
         elif attempt == 1:
             relaxed = relax(
                 dur_im,
-                task.frac_imr,
-                task.exclusive,
+                frac_imr,
+                task.alone_im,
                 task.pred_start,
                 task.pred_index,
                 num_rounds,
@@ -213,12 +227,17 @@ def first_schedule(task: Any, num_rounds: int, weight_im: Any, start_i: Any, mod
                 key_i[i] = i
         elif attempt == 4:
             for i in range(size):
-                trial_mode[i] = 0 if dur_im[i, 0] < NEVER else 1
+                trial_mode[i] = 0
+                for m in range(1, num_modes):
+                    if held_im[i, m] < held_im[i, trial_mode[i]]:
+                        trial_mode[i] = m
                 key_i[i] = -task.tail_i[i]
         else:
+            # From the modes of the attempt before last: what at least halves the time.
             for i in range(size):
-                gains = dur_im[i, 1] < NEVER and 2 * dur_im[i, 1] < dur_im[i, 0]
-                trial_mode[i] = 1 if gains or dur_im[i, 0] >= NEVER else 0
+                for m in range(num_modes):
+                    if 2 * dur_im[i, m] < dur_im[i, trial_mode[i]]:
+                        trial_mode[i] = m
         found = place_in_order(
             dur_im,
             task.need_imr,

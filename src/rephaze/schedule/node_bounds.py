@@ -25,8 +25,8 @@ from rephaze.schedule.nodes import (
     has_bit,
     put_weights,
 )
-from rephaze.schedule.packing import pack
-from rephaze.schedule.relaxation import NEVER, ceil_safely, relax
+from rephaze.schedule.packing import MODE_BITS, MODE_MASK, pack
+from rephaze.schedule.relaxation import NEVER, ceil_safely, relax, shortest
 
 _NUM_PIVOTS, _NUM_ROUNDS = 400, 200
 
@@ -58,10 +58,10 @@ def price_rest(
     bound = now + longest
     for s in range(fact[n, NUM_RUNNING]):
         code = running[n, s]
-        i = code >> 1
-        bound = max(bound, finish[n, s] + tail_i[i] - min(dur_im[i, 0], dur_im[i, 1]))
+        i = code >> MODE_BITS
+        bound = max(bound, finish[n, s] + tail_i[i] - shortest(dur_im, i))
         for k in range(num_sets):
-            total_k[k] += weight[k, i, code & 1] * (finish[n, s] - now)
+            total_k[k] += weight[k, i, code & MODE_MASK] * (finish[n, s] - now)
     for k in range(num_sets):
         bound = max(bound, now + ceil_safely(total_k[k]))
     return bound, longest
@@ -83,7 +83,7 @@ def bound_of_start(
     """A bound on node n with one more start, from n's totals alone: most children end here, unmade."""
     length = dur_im[i, m]
     now = fact[n, TIME]
-    best = max(fact[n, BOUND], now + length + tail_i[i] - min(dur_im[i, 0], dur_im[i, 1]))
+    best = max(fact[n, BOUND], now + length + tail_i[i] - shortest(dur_im, i))
     for k in range(num_sets):
         best = max(best, now + ceil_safely(total_k[k] - price[k, i] + weight[k, i, m] * length))
     return best
@@ -102,7 +102,7 @@ def bound_of_wait(
     for k in range(num_sets):
         busy = 0.0
         for s in range(fact[n, NUM_RUNNING]):
-            busy += weight[k, running[n, s] >> 1, running[n, s] & 1]
+            busy += weight[k, running[n, s] >> MODE_BITS, running[n, s] & MODE_MASK]
         best = max(best, now + ceil_safely(total_k[k] + (1.0 - busy) * (moment - now)))
     return best
 
@@ -113,26 +113,26 @@ def _left(task: Task, nodes: Nodes, n: int) -> Any:
     left_im = task.dur_im.copy()
     for i in range(left_im.shape[0]):
         if has_bit(nodes.bits, n, 0, i):
-            left_im[i, 0] = left_im[i, 1] = NEVER
+            left_im[i] = NEVER
     for s in range(nodes.fact[n, NUM_RUNNING]):
         code = nodes.running[n, s]
-        left_im[code >> 1, code & 1] = nodes.finish[n, s] - nodes.fact[n, TIME]
+        left_im[code >> MODE_BITS, code & MODE_MASK] = nodes.finish[n, s] - nodes.fact[n, TIME]
     return left_im
 
 
 @inner
 def tune_weights(task: Task, nodes: Nodes, n: int) -> bool:
     """Mix all measures into a weight set for what is left at node n; use it, and say so, if it tells more."""
-    size = task.dur_im.shape[0]
+    size, num_modes = task.dur_im.shape
     left_im = _left(task, nodes, n)
     for i in range(size):
-        if min(left_im[i, 0], left_im[i, 1]) >= NEVER:
+        if shortest(left_im, i) >= NEVER:
             left_im[i, 0] = 0
-    weight_im = np.zeros((size, 2))
+    weight_im = np.zeros((size, num_modes))
     found = relax(
         left_im,
         task.frac_imr,
-        task.exclusive,
+        task.alone_im,
         task.pred_start,
         task.pred_index,
         np.int64(_NUM_ROUNDS),  # a literal would be a type of its own, and compiled again
@@ -155,8 +155,8 @@ def pack_rest(task: Task, nodes: Nodes, n: Any) -> bool:
     The weights are used for other nodes too, and as a measure for ``tune_weights``. Those of the root stay.
     """
     control = nodes.control
-    size = task.dur_im.shape[0]
-    weight_im = np.zeros((size, 2))
+    size, num_modes = task.dur_im.shape
+    weight_im = np.zeros((size, num_modes))
     left_im = _left(task, nodes, n)
     if 2 * nodes.teams.num[0] > len(nodes.teams.size):
         # Teams of nodes long past only cost time.
@@ -174,6 +174,6 @@ def pack_rest(task: Task, nodes: Nodes, n: Any) -> bool:
     put_weights(task, nodes, weight_im, 1 if n == 0 else PACKED_SETS[0] + count % len(PACKED_SETS))
     at = task.frac_imr.shape[2] - NUM_SPARE_MEASURES + (0 if n == 0 else 1 + count % (NUM_SPARE_MEASURES - 1))
     for i in range(size):
-        for m in range(2):
+        for m in range(num_modes):
             task.frac_imr[i, m, at] = weight_im[i, m]
     return True

@@ -1,6 +1,6 @@
 """The memory of the best-first search: nodes as rows of arrays, a heap of open ones, a table by started set.
 
-Axis letters: n = node, i = operator, m = mode, r = resource, w = word of a bitset, k = weight set, s = slot
+Axis letters: n = node, i = operator, m = mode (a way to run an operator), r = resource, w = word of a bitset, k = weight set, s = slot
 of a running operator.
 """
 
@@ -11,9 +11,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from rephaze.compiled import inner, kernel
-from rephaze.schedule.packing import Teams, no_teams
+from rephaze.schedule.packing import MODE_BITS, Teams, no_teams
 from rephaze.schedule.relaxation import NEVER
 
+MAX_MODES = 1 << MODE_BITS
 # Columns of Nodes.fact: one row a node.
 TIME, NUM_RUNNING, LAST, PARENT, ACTION, BEGAN, BOUND, STATE, NEXT, DEPTH, WAITED = range(11)
 NUM_FACTS = 11
@@ -23,7 +24,9 @@ OPEN, EXPANDED, DEAD = 0, 1, 2
 NUM_NODES, HEAP_SIZE, INCUMBENT, BEST_NODE, NUM_EXPANDED, NUM_SETS = range(6)
 NEXT_TUNING, TUNING_STEP, NUM_TUNINGS = range(6, 9)
 NEXT_PACKING, PACKING_STEP, NUM_PACKINGS, PACKS_FROM, PACKS = range(9, 14)
-NUM_CONTROLS = 14
+SLOPE = 14
+"""Cycles of bound that one more operator started is worth to the order of the heap: 0 proves, more dives."""
+NUM_CONTROLS = 15
 # Weight sets: the first relaxation, the first packing, then the latest of either.
 RELAXED_SETS, PACKED_SETS = (2, 3, 4), (5, 6)
 MAX_SETS = 7
@@ -55,8 +58,10 @@ class Task(NamedTuple):
     tail_i: Any
     twin_i: Any
     """The twin that must start no later, or -1."""
+    alone_im: Any
+    """Modes that stop the whole chip."""
     exclusive: bool
-    """All-cores operators stop the whole chip."""
+    """Whether there may be such modes."""
 
 
 class Nodes(NamedTuple):
@@ -64,9 +69,9 @@ class Nodes(NamedTuple):
 
     fact: Any
     bits: Any
-    """Started, then barred from one core, from all cores, and from all cores for good: W words each."""
+    """Started, then barred from each mode, and from stopping the chip for good: W words each."""
     running: Any
-    """Operator * 2 + mode."""
+    """Operator and mode of each that runs (``MODE_BITS``)."""
     finish: Any
     heap: Any
     bucket: Any
@@ -88,14 +93,15 @@ def new_nodes(task: Task, width: int, capacity: int) -> Nodes:
         capacity: Nodes to make room for.
     """
     size, words = task.ancestors_iw.shape
+    num_modes = task.dur_im.shape[1]
     nodes = Nodes(
         fact=np.zeros((capacity, NUM_FACTS), dtype=np.int64),
-        bits=np.zeros((capacity, 4 * words), dtype=np.uint64),
+        bits=np.zeros((capacity, (2 + num_modes) * words), dtype=np.uint64),
         running=np.zeros((capacity, width), dtype=np.int32),
         finish=np.zeros((capacity, width), dtype=np.int64),
         heap=np.zeros(capacity, dtype=np.int64),
         bucket=np.full(2 * capacity, -1, dtype=np.int64),
-        weight=np.zeros((MAX_SETS, size, 2)),
+        weight=np.zeros((MAX_SETS, size, num_modes)),
         price=np.zeros((MAX_SETS, size)),
         teams=no_teams(task.ancestors_iw, task.descendants_iw, width, _MAX_TEAMS),
         control=np.zeros(NUM_CONTROLS, dtype=np.int64),
@@ -109,8 +115,8 @@ def new_nodes(task: Task, width: int, capacity: int) -> Nodes:
     return nodes
 
 
-def enlarged(nodes: Nodes, capacity: int) -> Nodes:
-    """The same search with room for more nodes."""
+def enlarged(nodes: Nodes, words: int, capacity: int) -> Nodes:
+    """The same search with room for more nodes; ``words`` is that of one bitset."""
     used = int(nodes.control[NUM_NODES])
 
     def longer(array: Any) -> Any:
@@ -126,7 +132,7 @@ def enlarged(nodes: Nodes, capacity: int) -> Nodes:
         heap=longer(nodes.heap),
         bucket=np.full(2 * capacity, -1, dtype=np.int64),
     )
-    _file_again(grown.fact, grown.bits, grown.bucket, grown.bits.shape[1] // 4, used)
+    _file_again(grown.fact, grown.bits, grown.bucket, words, used)
     return grown
 
 
@@ -135,7 +141,7 @@ def put_weights(task: Task, nodes: Nodes, weight_im: Any, k: int) -> None:
     """Make this the k-th weight set in use."""
     for i in range(task.dur_im.shape[0]):
         lowest = 1e300
-        for m in range(2):
+        for m in range(task.dur_im.shape[1]):
             nodes.weight[k, i, m] = weight_im[i, m]
             if task.dur_im[i, m] < NEVER:
                 lowest = min(lowest, weight_im[i, m] * task.dur_im[i, m])
@@ -176,9 +182,11 @@ def _file_again(fact: Any, bits: Any, bucket: Any, words: int, used: int) -> Non
 
 
 @inner
-def _comes_first(fact: Any, a: int, b: int) -> Any:
-    if fact[a, BOUND] != fact[b, BOUND]:
-        return fact[a, BOUND] < fact[b, BOUND]
+def _comes_first(fact: Any, slope: Any, a: int, b: int) -> Any:
+    key_a = fact[a, BOUND] - slope * fact[a, DEPTH]
+    key_b = fact[b, BOUND] - slope * fact[b, DEPTH]
+    if key_a != key_b:
+        return key_a < key_b
     if fact[a, DEPTH] != fact[b, DEPTH]:
         return fact[a, DEPTH] > fact[b, DEPTH]
     return a > b
@@ -187,11 +195,11 @@ def _comes_first(fact: Any, a: int, b: int) -> Any:
 @inner
 def push(heap: Any, fact: Any, control: Any, n: int) -> None:
     """Put node n into the heap."""
-    at = control[HEAP_SIZE]
+    at, slope = control[HEAP_SIZE], control[SLOPE]
     control[HEAP_SIZE] += 1
     while at > 0:
         up = (at - 1) >> 1
-        if not _comes_first(fact, n, heap[up]):
+        if not _comes_first(fact, slope, n, heap[up]):
             break
         heap[at] = heap[up]
         at = up
@@ -201,7 +209,7 @@ def push(heap: Any, fact: Any, control: Any, n: int) -> None:
 @inner
 def pop(heap: Any, fact: Any, control: Any) -> Any:
     """Take the node of least bound, and of those the deepest, from the heap."""
-    top = heap[0]
+    top, slope = heap[0], control[SLOPE]
     control[HEAP_SIZE] -= 1
     size = control[HEAP_SIZE]
     moved = heap[size]
@@ -210,11 +218,26 @@ def pop(heap: Any, fact: Any, control: Any) -> Any:
         low = 2 * at + 1
         if low >= size:
             break
-        if low + 1 < size and _comes_first(fact, heap[low + 1], heap[low]):
+        if low + 1 < size and _comes_first(fact, slope, heap[low + 1], heap[low]):
             low += 1
-        if not _comes_first(fact, heap[low], moved):
+        if not _comes_first(fact, slope, heap[low], moved):
             break
         heap[at] = heap[low]
         at = low
     heap[at] = moved
     return top
+
+
+@kernel
+def reorder(nodes: Nodes, slope: int) -> int:
+    """Order the heap anew by this slope, without what the incumbent makes needless; return the least bound in it."""
+    heap, fact, control = nodes.heap, nodes.fact, nodes.control
+    size, lowest = control[HEAP_SIZE], control[INCUMBENT]
+    control[SLOPE] = slope
+    control[HEAP_SIZE] = 0
+    for at in range(size):
+        n = heap[at]
+        if fact[n, STATE] == OPEN and fact[n, BOUND] < control[INCUMBENT]:
+            lowest = min(lowest, fact[n, BOUND])
+            push(heap, fact, control, n)
+    return lowest

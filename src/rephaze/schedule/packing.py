@@ -1,12 +1,14 @@
 """Compiled lower bounds: the best weight set of all, by column generation (``docs/scheduling.md``, section 3).
 
 A *team* is a set of operators, each in a mode, that may run at one instant: none precedes another and together
-they need no more than there is. The least total time of teams that gives every operator its duration, in one
-mode or part in each, is a lower bound on the makespan; the dual prices are a weight set, and no weight set gives
-more. Teams are made as they are needed: the heaviest one under the current prices.
+they need no more than there is. The least total time of teams in which every operator is done, in one mode or part
+in each, is a lower bound on the makespan. It is a linear program with a row an operator and a column a team, whose
+entry is the part of the operator that one unit of time does. The dual price of an operator, divided by its duration
+in a mode, is what a cycle of it weighs: a weight set, and no weight set gives more. Teams are made as they are needed:
+the heaviest one under the current prices.
 
 Axis letters: i = operator of a part, m = mode, r = resource, w = word of a bitset, t = team, s = member of a
-team, p, q = rows (an operator in one of its possible modes).
+team, p = an operator in one of its possible modes, q = row (an operator that is not done), k = place in the basis.
 """
 
 from __future__ import annotations
@@ -16,7 +18,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from rephaze.compiled import inner, kernel
-from rephaze.schedule.relaxation import NEVER
+from rephaze.schedule.relaxation import NEVER, shortest
+
+MODE_BITS = 3
+"""A start as one number: the operator, and in the last bits the mode."""
+MODE_MASK = (1 << MODE_BITS) - 1
 
 _EPSILON = 1e-11
 # Steps towards one heaviest team. Past the first number any team that is too heavy will do; past the second the
@@ -26,14 +32,14 @@ _ENOUGH_STEPS, _MAX_STEPS = 100, 50_000
 _PERTURBATION = 1e-11
 
 # What enters the basis, as a number: a team has its own.
-_IS_SPLIT, _IS_SURPLUS, _NOTHING = -1, -2, -3
+_IS_SURPLUS, _NOTHING = -1, -2
 
 
 class Teams(NamedTuple):
     """Teams found so far, kept from one bound to the next."""
 
     member: Any
-    """member[t, s]: operator * 2 + mode."""
+    """member[t, s]: operator and mode (``MODE_BITS``)."""
     size: Any
     num: Any
     """Two entries: how many there are, and the work done with them so far, in some half nanoseconds."""
@@ -66,7 +72,7 @@ def _chains(dur_im: Any, ancestors_iw: Any, chain_i: Any) -> int:
     count = 0
     for i in range(size):
         chain_i[i] = -1
-        if min(dur_im[i, 0], dur_im[i, 1]) >= NEVER:
+        if shortest(dur_im, i) >= NEVER:
             continue
         for c in range(count):
             j = last[c]
@@ -106,7 +112,7 @@ def _most_ahead(
         highest = 0.0
         for s in range(length_c[k]):
             p = row_cs[k, s]
-            i, m = code_p[p] >> 1, code_p[p] & 1
+            i, m = code_p[p] >> MODE_BITS, code_p[p] & MODE_MASK
             if (barred_w[i >> 6] >> np.uint64(i & 63)) & np.uint64(1) != np.uint64(0):
                 continue
             fits = True
@@ -124,7 +130,7 @@ def _most_ahead(
             # Rows of a chain come heaviest first: the first that fits without r is its most.
             for s in range(length_c[k]):
                 p = row_cs[k, s]
-                i, m = code_p[p] >> 1, code_p[p] & 1
+                i, m = code_p[p] >> MODE_BITS, code_p[p] & MODE_MASK
                 if need_imr[i, m, r] == 0:
                     free_r[r] += min(highest, price_p[p])
                     break
@@ -165,7 +171,7 @@ def _heaviest(
         p = order[at]
         if price_p[p] <= _EPSILON:
             break
-        chain = chain_i[code_p[p] >> 1]
+        chain = chain_i[code_p[p] >> MODE_BITS]
         if rank_c[chain] < 0:
             rank_c[chain] = used_chains
             used_chains += 1
@@ -228,7 +234,7 @@ def _heaviest(
         pick_c[c] = row_cs[c, k] if is_row else -1
         i, m = 0, 0
         if is_row:
-            i, m = code_p[pick_c[c]] >> 1, code_p[pick_c[c]] & 1
+            i, m = code_p[pick_c[c]] >> MODE_BITS, code_p[pick_c[c]] & MODE_MASK
             fits = (barred_cw[c, i >> 6] >> np.uint64(i & 63)) & np.uint64(1) == np.uint64(0)
             for r in range(num_resources):
                 if need_imr[i, m, r] > left_cr[c, r]:
@@ -248,6 +254,12 @@ def _heaviest(
     return best, is_sure
 
 
+@inner
+def _pace(fastest: float, cycles: Any) -> float:
+    """How fast a mode does an operator, as part of its fastest; an operator that takes no time is done at once."""
+    return fastest / cycles if cycles > 0 else 1.0
+
+
 @kernel
 def pack(
     dur_im: Any, need_imr: Any, cap_r: Any, ancestors_iw: Any, teams: Teams, max_pivots: int, weight_im: Any
@@ -263,78 +275,73 @@ def pack(
         max_pivots: Steps of the simplex method; every one leaves a valid bound.
         weight_im: Filled.
     """
-    size = dur_im.shape[0]
-    row_im = np.full((size, 2), -1, dtype=np.int64)
-    code_p = np.empty(2 * size, dtype=np.int64)
-    num_rows, longest = 0, 1.0
+    size, num_modes = dur_im.shape
+    row_i = np.full(size, -1, dtype=np.int64)
+    code_p = np.empty(num_modes * size, dtype=np.int64)
+    num_rows, num_codes = 0, 0
     for i in range(size):
-        for m in range(2):
+        for m in range(num_modes):
             weight_im[i, m] = 0.0
             if dur_im[i, m] < NEVER:
-                row_im[i, m] = num_rows
-                code_p[num_rows] = 2 * i + m
-                num_rows += 1
-                longest = max(longest, float(dur_im[i, m]))
-    code_p = code_p[:num_rows]
+                code_p[num_codes] = (i << MODE_BITS) | m
+                num_codes += 1
+        if shortest(dur_im, i) < NEVER:
+            row_i[i] = num_rows
+            num_rows += 1
+    code_p = code_p[:num_codes]
+    price_p = np.empty(num_codes)
     chain_i = np.zeros(size, dtype=np.int64)
     num_chains = _chains(dur_im, ancestors_iw, chain_i)
-    # Row (i, m): time of teams with it, plus (m = 0) or less (m = 1) the part of i done in mode 1, covers
-    # what i needs. The first basis: every row alone.
-    value_p = np.empty(num_rows)
-    split_p = np.zeros(num_rows)
-    for p in range(num_rows):
-        i, m = code_p[p] >> 1, code_p[p] & 1
-        length = dur_im[i, m] / longest
-        if row_im[i, 1 - m] >= 0:
-            split_p[p] = length if m == 0 else -length
-        value_p[p] = (0.0 if m == 1 and row_im[i, 0] >= 0 else length) + _PERTURBATION * (1 + p) / num_rows
-    price_p = np.ones(num_rows)
-    inverse_pk = np.zeros((num_rows, num_rows))  # of the basis, transposed
-    for p in range(num_rows):
-        inverse_pk[p, p] = 1.0
+    # The first basis: every operator alone in its fastest mode. Entries are scaled by that duration, so that they
+    # are at most 1: an operator's share of its fastest pace.
+    fast_q = np.empty(num_rows)
+    value_k = np.empty(num_rows)
+    longest = 1.0
+    for i in range(size):
+        if row_i[i] >= 0:
+            fast_q[row_i[i]] = max(float(shortest(dur_im, i)), 1e-300)
+            longest = max(longest, fast_q[row_i[i]])
+    for q in range(num_rows):
+        value_k[q] = fast_q[q] / longest + _PERTURBATION * (1 + q) / num_rows
+    price_q = np.ones(num_rows)
+    inverse_qk = np.zeros((num_rows, num_rows))  # of the basis, transposed
+    for q in range(num_rows):
+        inverse_qk[q, q] = 1.0
     column_k = np.empty(num_rows)
     best = 0.0
     for _ in range(max_pivots):
         teams.num[1] += num_rows * num_rows + 8 * teams.num[0]
-        # What enters: the split of an operator between its modes, a surplus, or a team known or new.
+        # What enters: a surplus, or a team known or new.
         entering, gain = _NOTHING, _EPSILON
         first = 0
-        for p in range(num_rows):
-            if -price_p[p] > gain:
-                entering, gain, first = _IS_SURPLUS, -price_p[p], p
-            if split_p[p] > 0:
-                other = row_im[code_p[p] >> 1, 1]
-                worth = split_p[p] * price_p[p] + split_p[other] * price_p[other]
-                if worth > gain:
-                    entering, gain, first = _IS_SPLIT, worth, p
+        for q in range(num_rows):
+            if -price_q[q] > gain:
+                entering, gain, first = _IS_SURPLUS, -price_q[q], q
         if entering == _NOTHING:
             for t in range(teams.num[0]):
                 weight = -1.0
                 for s in range(teams.size[t]):
-                    code = teams.member[t, s]
-                    p = row_im[code >> 1, code & 1]
-                    if p >= 0:
-                        weight += price_p[p]
+                    i, m = teams.member[t, s] >> MODE_BITS, teams.member[t, s] & MODE_MASK
+                    if row_i[i] >= 0 and dur_im[i, m] < NEVER:
+                        weight += price_q[row_i[i]] * _pace(fast_q[row_i[i]], dur_im[i, m])
                 if weight > gain:
                     entering, gain = t, weight
         if entering == _NOTHING:
             if teams.num[0] == len(teams.size):
                 break
+            for p in range(num_codes):
+                i, m = code_p[p] >> MODE_BITS, code_p[p] & MODE_MASK
+                price_p[p] = price_q[row_i[i]] * _pace(fast_q[row_i[i]], dur_im[i, m])
             known = teams.num[0]
             heaviest, is_sure = _heaviest(code_p, price_p, need_imr, cap_r, chain_i, num_chains, teams)
             if is_sure:
                 total = 0.0
-                for i in range(size):
-                    lowest = 1e300
-                    for m in range(2):
-                        if row_im[i, m] >= 0:
-                            lowest = min(lowest, max(price_p[row_im[i, m]], 0.0) * dur_im[i, m])
-                    if lowest < 1e300:
-                        total += lowest / heaviest
+                for q in range(num_rows):
+                    total += max(price_q[q], 0.0) * fast_q[q] / heaviest
                 if total > best:
                     best = total
-                    for p in range(num_rows):
-                        weight_im[code_p[p] >> 1, code_p[p] & 1] = max(price_p[p], 0.0) / heaviest
+                    for p in range(num_codes):
+                        weight_im[code_p[p] >> MODE_BITS, code_p[p] & MODE_MASK] = max(price_p[p], 0.0) / heaviest
             if teams.num[0] == known:
                 break
             entering, gain = known, heaviest - 1.0
@@ -342,35 +349,31 @@ def pack(
             column_k[k] = 0.0
         if entering >= 0:
             for s in range(teams.size[entering]):
-                code = teams.member[entering, s]
-                p = row_im[code >> 1, code & 1]
-                if p >= 0:
+                i, m = teams.member[entering, s] >> MODE_BITS, teams.member[entering, s] & MODE_MASK
+                if row_i[i] >= 0 and dur_im[i, m] < NEVER:
+                    pace = _pace(fast_q[row_i[i]], dur_im[i, m])
                     for k in range(num_rows):
-                        column_k[k] += inverse_pk[p, k]
-        elif entering == _IS_SURPLUS:
-            for k in range(num_rows):
-                column_k[k] = -inverse_pk[first, k]
+                        column_k[k] += pace * inverse_qk[row_i[i], k]
         else:
-            other = row_im[code_p[first] >> 1, 1]
             for k in range(num_rows):
-                column_k[k] = split_p[first] * inverse_pk[first, k] + split_p[other] * inverse_pk[other, k]
+                column_k[k] = -inverse_qk[first, k]
         leaving, least = -1, 1e300
         for k in range(num_rows):
             if column_k[k] > 1e-9:
-                ratio = max(value_p[k], 0.0) / column_k[k]
+                ratio = max(value_k[k], 0.0) / column_k[k]
                 if ratio < least:
                     leaving, least = k, ratio
         if leaving < 0:
             break
         pivot = column_k[leaving]
         for k in range(num_rows):
-            value_p[k] -= least * column_k[k]
-        value_p[leaving] = least
-        for p in range(num_rows):
-            factor = inverse_pk[p, leaving] / pivot
+            value_k[k] -= least * column_k[k]
+        value_k[leaving] = least
+        for q in range(num_rows):
+            factor = inverse_qk[q, leaving] / pivot
             if factor != 0.0:
                 for k in range(num_rows):
-                    inverse_pk[p, k] -= factor * column_k[k]
-                inverse_pk[p, leaving] = factor
-                price_p[p] -= gain * factor
+                    inverse_qk[q, k] -= factor * column_k[k]
+                inverse_qk[q, leaving] = factor
+                price_q[q] -= gain * factor
     return best

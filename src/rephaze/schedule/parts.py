@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from rephaze.schedule import bestfirst, nodes
 from rephaze.schedule.listing import first_schedule, improve
 from rephaze.schedule.nodes import Nodes, Task
+from rephaze.schedule.packing import MODE_BITS, MODE_MASK
 from rephaze.schedule.relaxation import ceil_safely, relax
 
 Ints = NDArray[np.int64]
@@ -41,19 +42,31 @@ class Solver(StrEnum):
     """The paper's integer program, an independent check."""
 
 
-# Whose turn it is, and until which share of the limit. Under rule chip either method closes in a moment much of
-# what the other never would, so both get a short turn before either gets a long one; under engine the search is
-# nearly always the one.
-_SEARCH_FIRST = (("search", 0.02), ("improve", 0.03), ("search", 0.7), ("improve", 0.75), ("cpsat", 1.0))
+# Whose turn it is, and until which share of the limit. A dive finds schedules, a search proves. Under rule chip
+# the search and CP-SAT either close in a moment much of what the other never would, so both get a short turn before
+# either gets a long one; under engine the search is nearly always the one.
+_SEARCH_FIRST = (
+    ("search", 0.005),
+    ("improve", 0.01),
+    ("dive", 0.05),
+    ("search", 0.2),
+    ("dive", 0.3),
+    ("search", 0.95),
+    ("improve", 1.0),
+)
 _IN_TURNS = (
     ("search", 0.02),
     ("improve", 0.03),
-    ("search", 0.06),
+    ("dive", 0.05),
+    ("search", 0.08),
     ("cpsat", 0.15),
+    ("dive", 0.2),
     ("search", 0.6),
     ("improve", 0.65),
     ("cpsat", 1.0),
 )
+_DIVE_STEEPNESS = 0.3
+"""How far above the least bound a dive's last operators may start, as part of the gap it wants to close."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -100,7 +113,7 @@ def solve_part(
     """
     began = time.perf_counter()
     size = len(task.dur_im)
-    weight_im = np.zeros((size, 2))
+    weight_im = np.zeros(task.dur_im.shape)
     known = PartSolution(0, 0, np.zeros(size, dtype=np.int64), np.zeros(size, dtype=np.int64))
     known.bound, known.makespan = first_schedule(task, _NUM_ROUNDS, weight_im, known.start_i, known.mode_i)
     if solver is Solver.ILP:
@@ -118,8 +131,8 @@ def solve_part(
             limit = Limit(deadline=began + share * time_limit_s)
         else:
             limit = Limit(num_nodes=int(share * work_limit))
-        if method == "search" and search:
-            search.run(limit)
+        if method in ("search", "dive") and search:
+            search.run(limit, dives=method == "dive")
         elif method == "improve":
             _improve(task, known, limit, seed)
         elif method == "cpsat":
@@ -141,19 +154,30 @@ class _Search:
     def __init__(self, task: Task, known: PartSolution, weight_im: Any, width: int) -> None:
         self.task, self.known = task, known
         size, words = task.ancestors_iw.shape
-        self.nodes: Nodes = nodes.new_nodes(task, width, max(1024, 8 * size))
+        self.nodes: Nodes = nodes.new_nodes(task, width, max(1024, 8 * size * task.dur_im.shape[1] // 2))
         self.nodes.fact[0, nodes.BOUND] = known.bound
-        self.node_bytes = 8 * nodes.NUM_FACTS + 32 * words + 12 * width + 24
+        self.words = words
+        self.node_bytes = 8 * nodes.NUM_FACTS + 8 * self.nodes.bits.shape[1] + 12 * width + 24
         nodes.put_weights(task, self.nodes, weight_im, 0)
         self.slice = 64
         self.is_over = False
         self.sharpen_at, self.num_rounds = _FIRST_SHARPENING, _NUM_ROUNDS
 
-    def run(self, limit: Limit) -> None:
-        """Search until proven, at the limit or out of memory; what is found goes into ``known``."""
+    def run(self, limit: Limit, *, dives: bool = False) -> None:
+        """Search until proven, at the limit or out of memory; what is found goes into ``known``.
+
+        Args:
+            limit: Of all turns together.
+            dives: Prefer nodes with more operators started to those of least bound: finds good schedules soon,
+                proves late.
+        """
         known, control = self.known, self.nodes.control
         control[nodes.INCUMBENT] = known.makespan
         control[nodes.BEST_NODE] = -1
+        gap = known.makespan - known.bound
+        slope = int(np.ceil(_DIVE_STEEPNESS * gap / len(known.mode_i))) if dives else 0
+        if slope != control[nodes.SLOPE]:
+            nodes.reorder(self.nodes, slope)
         while not self.is_over and limit.time_left_s() > 0:
             expanded = int(control[nodes.NUM_EXPANDED])
             num_nodes = expanded + int(self.nodes.teams.num[1]) // nodes.PACKING_WORK_A_NODE
@@ -169,7 +193,7 @@ class _Search:
                 if capacity * self.node_bytes > _MAX_NODE_BYTES:
                     self.is_over = True
                     break
-                self.nodes = nodes.enlarged(self.nodes, capacity)
+                self.nodes = nodes.enlarged(self.nodes, self.words, capacity)
             else:
                 self.slice = min(2 * self.slice, 4096)
         incumbent = int(control[nodes.INCUMBENT])
@@ -178,7 +202,8 @@ class _Search:
             self._read_schedule(int(control[nodes.BEST_NODE]))
         lowest = incumbent
         if control[nodes.HEAP_SIZE] > 0:
-            lowest = int(self.nodes.fact[self.nodes.heap[0], nodes.BOUND])
+            at_top = self.nodes.heap[: 1 if not slope else control[nodes.HEAP_SIZE]]
+            lowest = min(lowest, int(self.nodes.fact[at_top, nodes.BOUND].min()))
         known.bound = max(known.bound, min(lowest, known.makespan))
 
     def _sharpen(self) -> None:
@@ -186,11 +211,11 @@ class _Search:
         self.sharpen_at *= 16
         self.num_rounds = min(16 * self.num_rounds, 200_000)
         task, known = self.task, self.known
-        weight_im, pick_i = np.zeros((len(known.mode_i), 2)), np.zeros_like(known.mode_i)
+        weight_im, pick_i = np.zeros(task.dur_im.shape), np.zeros_like(known.mode_i)
         found = relax(
             task.dur_im,
             task.frac_imr,
-            task.exclusive,
+            task.alone_im,
             task.pred_start,
             task.pred_index,
             self.num_rounds,
@@ -206,8 +231,8 @@ class _Search:
         while node >= 0:
             action = int(fact[node, nodes.ACTION])
             if action >= 0:
-                self.known.start_i[action >> 1] = fact[node, nodes.BEGAN]
-                self.known.mode_i[action >> 1] = action & 1
+                self.known.start_i[action >> MODE_BITS] = fact[node, nodes.BEGAN]
+                self.known.mode_i[action >> MODE_BITS] = action & MODE_MASK
             node = int(fact[node, nodes.PARENT])
 
 

@@ -1,6 +1,6 @@
 """Compiled lower bounds: the best mix of resource loads and paths (``docs/scheduling.md``, section 3).
 
-Axis letters: i = operator of a part, m = mode (0 one core, 1 all cores), r = resource, k = weight set.
+Axis letters: i = operator of a part, m = mode (a way to run it), r = resource, k = weight set.
 
 A *weight set* prices every cycle of operator i in mode m at ``weight_im`` so that no instant of any schedule
 costs more than 1. The cheapest price of all operators is then a lower bound on the makespan, and, after any
@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from rephaze.compiled import kernel
+from rephaze.compiled import inner, kernel
 
 NEVER = 1 << 60
 """Duration of an impossible mode inside the kernels."""
@@ -29,6 +29,15 @@ def ceil_safely(value: float) -> int:
     return int(np.ceil(value - _RELATIVE_SLACK * abs(value) - _ABSOLUTE_SLACK))
 
 
+@inner
+def shortest(dur_im: Any, i: int) -> Any:
+    """Cycles of operator i in its fastest mode."""
+    least = dur_im[i, 0]
+    for m in range(1, dur_im.shape[1]):
+        least = min(least, dur_im[i, m])
+    return least
+
+
 @kernel
 def tails(dur_im: Any, pred_start: Any, pred_index: Any, tail_i: Any) -> int:
     """Fill the longest path from each operator to the end, in the faster modes; return the longest of all."""
@@ -37,7 +46,7 @@ def tails(dur_im: Any, pred_start: Any, pred_index: Any, tail_i: Any) -> int:
     for i in range(size):
         tail_i[i] = 0
     for i in range(size - 1, -1, -1):
-        tail_i[i] += min(dur_im[i, 0], dur_im[i, 1])
+        tail_i[i] += shortest(dur_im, i)
         longest = max(longest, tail_i[i])
         for e in range(pred_start[i], pred_start[i + 1]):
             j = pred_index[e]
@@ -67,8 +76,8 @@ def cliques(dur_im: Any, need_imr: Any, cap_r: Any, ancestors_iw: Any, order: An
             apart = (ancestors_iw[i, j >> 6] >> np.uint64(j & 63)) & np.uint64(1) != np.uint64(0)
             if not apart:
                 apart = True
-                for m in range(2):
-                    for q in range(2):
+                for m in range(dur_im.shape[1]):
+                    for q in range(dur_im.shape[1]):
                         if dur_im[i, m] < NEVER and dur_im[j, q] < NEVER:
                             fits = True
                             for r in range(cap_r.shape[0]):
@@ -85,7 +94,7 @@ def cliques(dur_im: Any, need_imr: Any, cap_r: Any, ancestors_iw: Any, order: An
         seed = order[rank]
         for i in range(size):
             inside[i] = i == seed
-        length = min(dur_im[seed, 0], dur_im[seed, 1])
+        length = shortest(dur_im, seed)
         for at in range(size):
             i = order[at]
             if not inside[i]:
@@ -96,7 +105,7 @@ def cliques(dur_im: Any, need_imr: Any, cap_r: Any, ancestors_iw: Any, order: An
                         break
                 if fits:
                     inside[i] = True
-                    length += min(dur_im[i, 0], dur_im[i, 1])
+                    length += shortest(dur_im, i)
         known = False
         for k in range(count):
             same = length_k[k] == length
@@ -125,7 +134,7 @@ def cliques(dur_im: Any, need_imr: Any, cap_r: Any, ancestors_iw: Any, order: An
 def relax(
     dur_im: Any,
     frac_imr: Any,
-    exclusive: bool,
+    alone_im: Any,
     pred_start: Any,
     pred_index: Any,
     num_rounds: Any,
@@ -143,15 +152,15 @@ def relax(
         dur_im: Cycles, ``NEVER`` for impossible.
         frac_imr: Part of each resource's capacity held while running; any other measure of which concurrent
             operators together never have more than 1, such as cliques, may follow.
-        exclusive: All-cores operators stop the whole chip: every measure counts them in full.
+        alone_im: Modes that stop the whole chip: every measure counts them in full.
         pred_start: Immediate predecessors, as in ``Part``.
         pred_index: Likewise.
         num_rounds: Most rounds to play.
         tolerance: Stop when the bound is within this part of what any weight set can give.
         weight_im: Filled.
-        pick_i: Filled: 0 or 1.
+        pick_i: Filled.
     """
-    size, num_resources = dur_im.shape[0], frac_imr.shape[2]
+    size, num_modes, num_resources = frac_imr.shape
     share_r = np.zeros(num_resources)
     flow_i = np.zeros(size)
     load_r = np.zeros(num_resources)
@@ -165,10 +174,10 @@ def relax(
             load_r[r] = 0.0
         for i in range(size):
             lowest, mode = 1e300, 0
-            for m in range(2):
+            for m in range(num_modes):
                 if dur_im[i, m] < NEVER:
                     weight = flow_i[i]
-                    if exclusive and m == 1:
+                    if alone_im[i, m]:
                         weight = 1.0
                     else:
                         for r in range(num_resources):
@@ -183,16 +192,16 @@ def relax(
         if k > 0 and total > best:
             best = total
             for i in range(size):
-                for m in range(2):
+                for m in range(num_modes):
                     weight = flow_i[i]
                     for r in range(num_resources):
                         weight += share_r[r] * frac_imr[i, m, r]
-                    weight_im[i, m] = 1.0 if exclusive and m == 1 else weight
+                    weight_im[i, m] = 1.0 if alone_im[i, m] else weight
         # Second player: the measure under which these modes take longest.
         longest, end = 0.0, -1
         for i in range(size):
             m = pick_i[i]
-            alone = exclusive and m == 1
+            alone = alone_im[i, m]
             if alone:
                 held += dur_im[i, m]
             else:

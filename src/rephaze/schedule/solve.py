@@ -1,13 +1,13 @@
 """A layer's schedule: contraction, series parts, each part solved, parts put end to end.
 
-Axis letters: o = operator of the graph, m = mode (0 one core, 1 all cores).
+Axis letters: o = operator of the graph, m = mode (a way to run an operator: its cores, its part of the bandwidths).
 """
 
 from __future__ import annotations
 
 import math
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -18,7 +18,7 @@ from rephaze.schedule.parts import PartSolution, Solver, solve_part
 from rephaze.schedule.relaxation import NEVER
 from rephaze.schedule.shares import SHARE_UNITS, share_units
 from rephaze.schedule.structure import Part, ScheduleStructure, compile_structure, series_parts
-from rephaze.schedule.tasks import make_task
+from rephaze.schedule.tasks import make_task, without_gaps
 from rephaze.types.latency import IMPOSSIBLE_CYCLES, LatencyTable
 from rephaze.types.schedule import (
     Exclusion,
@@ -49,7 +49,7 @@ class LayerSchedule:
     bound_cycles: int
     start_cycles_o: Ints
     mode_o: Ints
-    """0 one core, 1 all cores."""
+    """Columns of the durations given."""
     impossible_op: int = -1
 
     @property
@@ -81,6 +81,7 @@ def schedule_layer(
     num_tensor_cores: int,
     num_vector_cores: int,
     exclusion: Exclusion,
+    all_cores_om: NDArray[np.bool_] | None = None,
     hbm_share_om: NDArray[np.float64] | None = None,
     buffer_share_om: NDArray[np.float64] | None = None,
     time_limit_s: float = 10.0,
@@ -93,10 +94,11 @@ def schedule_layer(
 
     Args:
         structure: Of the layer's operator graph.
-        cycles_om: Durations on one core and on all; ``IMPOSSIBLE_CYCLES`` or more is impossible.
+        cycles_om: Durations in each mode; ``IMPOSSIBLE_CYCLES`` or more is impossible. At most ``MAX_MODES``.
         num_tensor_cores: Of the chip.
         num_vector_cores: Of the chip.
         exclusion: What all-cores operators exclude.
+        all_cores_om: Which modes take all cores; None for two modes, one core and all.
         hbm_share_om: Part of the HBM bandwidth held in each mode; None for none.
         buffer_share_om: Likewise for the global buffer.
         time_limit_s: Wall time for all parts together; a valid schedule comes back whatever it is.
@@ -117,6 +119,8 @@ def schedule_layer(
         None if share_om is None or not share_om.any() else share_units(share_om)
         for share_om in (hbm_share_om, buffer_share_om)
     ]
+    if all_cores_om is None:
+        all_cores_om = np.array([[False, True]] * structure.num_ops).reshape(-1, 2)
     takes_time = structure.takes_time & (fastest_o[structure.order] > 0)
     parts = series_parts(structure, takes_time)
     solutions: list[PartSolution | None] = [None] * len(parts)
@@ -130,6 +134,7 @@ def schedule_layer(
         task = make_task(
             part,
             part_cycles,
+            all_cores_om[part.ops],
             None if units[0] is None else units[0][part.ops],
             None if units[1] is None else units[1][part.ops],
             num_tensor_cores,
@@ -137,7 +142,10 @@ def schedule_layer(
             SHARE_UNITS,
             exclusion is Exclusion.CHIP,
         )
-        solutions[k] = _solved(part, task, share_s, work_limit, solver, backend, memo)
+        task, was_im = without_gaps(task)
+        found = _solved(part, task, share_s, work_limit, solver, backend, memo)
+        mode_i = was_im[np.arange(len(part.ops)), found.mode_i]
+        solutions[k] = replace(found, mode_i=mode_i)
     return _joined(structure, parts, solutions, cycles_om, takes_time)
 
 
@@ -246,7 +254,10 @@ def _solved(
         return solve_part(task, part.width, time_limit_s, work_limit, solver, backend)
     key = (
         str(work_limit).encode(),
-        *(a.tobytes() for a in (part.ancestors_iw, part.pred_index, task.dur_im, task.need_imr, task.cap_r)),
+        *(
+            a.tobytes()
+            for a in (part.ancestors_iw, part.pred_index, task.dur_im, task.need_imr, task.cap_r, task.alone_im)
+        ),
     )
     known = memo.parts.get(key)
     if known is None:
@@ -266,7 +277,7 @@ def _joined(
 ) -> LayerSchedule:
     """Parts end to end; contracted operators start the moment their inputs are ready."""
     start_o = np.zeros(structure.num_ops, dtype=np.int64)
-    mode_o = (cycles_om[:, 1] < cycles_om[:, 0]).astype(np.int64)
+    mode_o = np.argmin(cycles_om, axis=1)
     makespan = bound = 0
     for part, solution in zip(parts, solutions, strict=True):
         if solution is None:

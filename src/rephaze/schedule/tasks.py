@@ -3,7 +3,7 @@
 Both exclusion rules and every shared thing are cumulative resources: cores, the link, bandwidths, and (rule
 ``chip``) the chip itself, of which an all-cores operator takes everything.
 
-Axis letters: i = operator of a part, m = mode (0 one core, 1 all cores), r = resource.
+Axis letters: i = operator of a part, m = mode (a way to run it: cores and bandwidth), r = resource.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from rephaze.schedule.relaxation import NEVER, cliques, tails
 from rephaze.schedule.structure import Part
 
 Ints = NDArray[np.int64]
+Flags = NDArray[np.bool_]
 
 _NUM_CLIQUES = 3
 
@@ -25,6 +26,7 @@ _NUM_CLIQUES = 3
 def make_task(
     part: Part,
     cycles_im: Ints,
+    all_cores_im: Flags,
     hbm_units_im: Ints | None,
     buffer_units_im: Ints | None,
     num_tensor_cores: int,
@@ -36,7 +38,8 @@ def make_task(
 
     Args:
         part: Its structure.
-        cycles_im: Positive durations; ``NEVER`` for an impossible mode.
+        cycles_im: Positive durations; ``NEVER`` for an impossible mode. At most ``MAX_MODES`` modes.
+        all_cores_im: Which modes take all cores of an engine; the others take one.
         hbm_units_im: HBM bandwidth held, in units of which there are ``share_units``; None for none.
         buffer_units_im: Likewise for the global buffer.
         num_tensor_cores: Of the chip.
@@ -44,8 +47,11 @@ def make_task(
         share_units: Units of each bandwidth.
         exclusive: Rule ``chip``; otherwise rule ``engine``.
     """
-    size = len(part.ops)
-    needs, caps = [], []
+    shape = size, _ = cycles_im.shape
+    dur_im = np.ascontiguousarray(cycles_im)
+    possible_im = dur_im < NEVER
+    needs: list[Ints] = []
+    caps: list[int] = []
 
     def add(need_im: Any, cap: int) -> None:
         needs.append(need_im)
@@ -57,25 +63,19 @@ def make_task(
     ):
         cap = min(num_cores, width)
         if cap < width or (width > 0 and not exclusive):
-            need_im = np.zeros((size, 2), dtype=np.int64)
-            need_im[users, 0] = 1
-            need_im[users, 1] = cap
-            add(need_im, cap)
+            add(np.where(users[:, None], np.where(all_cores_im, cap, 1), 0), cap)
     if part.link_width > 1:
-        need_im = np.zeros((size, 2), dtype=np.int64)
+        need_im = np.zeros(shape, dtype=np.int64)
         need_im[part.uses_link] = 1
         add(need_im, 1)
-    for units_im in (hbm_units_im, buffer_units_im):
-        if units_im is not None and units_im.max(axis=1).sum() > share_units:
+    for units_im in _binding([hbm_units_im, buffer_units_im], possible_im):
+        if np.where(possible_im, units_im, 0).max(axis=1).sum() > share_units:
             divisor = int(np.gcd.reduce(units_im, axis=None, initial=share_units))
             add(units_im // divisor, share_units // divisor)
     if exclusive:
-        need_im = np.ones((size, 2), dtype=np.int64)
-        need_im[:, 1] = size
-        add(need_im, size)
-    need_imr = np.ascontiguousarray(np.stack(needs, axis=2)) if needs else np.zeros((size, 2, 0), np.int64)
+        add(np.where(all_cores_im, size, 1), size)
+    need_imr = np.ascontiguousarray(np.stack(needs, axis=2)) if needs else np.zeros((*shape, 0), np.int64)
     cap_r = np.array(caps, dtype=np.int64)
-    dur_im = np.ascontiguousarray(cycles_im)
     drop_dominated_modes(dur_im, need_imr)
     tail_i = np.zeros(size, dtype=np.int64)
     tails(dur_im, part.pred_start, part.pred_index, tail_i)
@@ -90,30 +90,68 @@ def make_task(
         pred_index=part.pred_index,
         tail_i=tail_i,
         twin_i=twins(part.family, dur_im, need_imr),
+        alone_im=all_cores_im & exclusive,
         exclusive=exclusive,
     )
 
 
+def without_gaps(task: Task) -> tuple[Task, Ints]:
+    """The task with no more modes than some operator has left, and for each of them which one it was."""
+    is_left_im = task.dur_im < NEVER
+    num_modes = int(is_left_im.sum(axis=1).max())
+    was_im = np.argsort(~is_left_im, axis=1, kind="stable")[:, :num_modes]
+
+    def taken(array: Any) -> Any:
+        index = was_im if array.ndim == 2 else was_im[:, :, None]
+        return np.ascontiguousarray(np.take_along_axis(array, index, axis=1))
+
+    fewer = task._replace(
+        dur_im=taken(task.dur_im),
+        need_imr=taken(task.need_imr),
+        frac_imr=taken(task.frac_imr),
+        alone_im=taken(task.alone_im),
+    )
+    return fewer, was_im
+
+
+def _binding(bandwidths: list[Ints | None], possible_im: Flags) -> list[Ints]:
+    """Needs of the bandwidths that can bind: one of which every mode holds no more than of another never does."""
+    kept: list[Ints] = []
+    for units_im in bandwidths:
+        if units_im is None:
+            continue
+        if any((units_im <= other)[possible_im].all() for other in kept):
+            continue
+        kept = [other for other in kept if not (other <= units_im)[possible_im].all()]
+        kept.append(units_im)
+    return kept
+
+
 def _measures(dur_im: Ints, need_imr: Ints, cap_r: Ints, part: Part) -> NDArray[np.float64]:
     """What bounds may weigh operators by: parts of each capacity, sets that never overlap, room for more."""
-    size = len(dur_im)
+    size, num_modes = dur_im.shape
     member_ki = np.zeros((_NUM_CLIQUES, size), dtype=np.bool_)
     order = np.argsort(-dur_im.min(axis=1), kind="stable")
     count = cliques(dur_im, need_imr, cap_r, part.ancestors_iw, order, member_ki)
-    frac_imr = np.zeros((size, 2, len(cap_r) + count + NUM_SPARE_MEASURES))
+    frac_imr = np.zeros((size, num_modes, len(cap_r) + count + NUM_SPARE_MEASURES))
     frac_imr[:, :, : len(cap_r)] = need_imr / cap_r
     frac_imr[:, :, len(cap_r) : len(cap_r) + count] = member_ki[:count].T[:, None, :]
     return frac_imr
 
 
 def drop_dominated_modes(dur_im: Ints, need_imr: Ints) -> None:
-    """Make a mode impossible, in place, where the other is no longer and holds no more of anything."""
-    one_is_lighter = (need_imr[:, 0] <= need_imr[:, 1]).all(axis=1)
-    all_is_lighter = (need_imr[:, 1] <= need_imr[:, 0]).all(axis=1)
-    drop_all = one_is_lighter & (dur_im[:, 0] <= dur_im[:, 1])
-    drop_one = all_is_lighter & (dur_im[:, 1] <= dur_im[:, 0]) & ~drop_all
-    dur_im[drop_all, 1] = NEVER
-    dur_im[drop_one, 0] = NEVER
+    """Make a mode impossible, in place, where another is no longer and holds no more of anything.
+
+    Of two that are alike the first stays.
+    """
+    num_modes = dur_im.shape[1]
+    for m in range(num_modes):
+        for other in range(num_modes):
+            if other == m:
+                continue
+            as_good = (dur_im[:, other] <= dur_im[:, m]) & (need_imr[:, other] <= need_imr[:, m]).all(axis=1)
+            alike = (dur_im[:, other] == dur_im[:, m]) & (need_imr[:, other] == need_imr[:, m]).all(axis=1)
+            dur_im[as_good & ~(alike & (other > m)), m] = NEVER
 
 
 def twins(family: Ints, dur_im: Ints, need_imr: Ints) -> Ints:

@@ -16,7 +16,9 @@ def compile_kernels() -> None:
     """Make later solves run at full speed: some thirty seconds once on a machine, then about one."""
     structure = compile_structure([Engine.TENSOR, Engine.TENSOR, Engine.VECTOR], [(0, 2)])
     (part,) = series_parts(structure, structure.takes_time)
-    task = make_task(part, np.array([[7, 5], [6, 5], [5, 9]], dtype=np.int64), None, None, 1, 1, 1, True)
+    cycles_im = np.array([[7, 5], [6, 5], [5, 9]], dtype=np.int64)
+    all_cores_im = np.array([[False, True]] * len(part.ops))
+    task = make_task(part, cycles_im, all_cores_im, None, None, 1, 1, 1, True)
     size = len(part.ops)
     weight_im = np.zeros((size, 2))
     start_i, mode_i = np.zeros(size, dtype=np.int64), np.zeros(size, dtype=np.int64)
@@ -36,6 +38,6 @@ def compile_kernels() -> None:
     )
     memory = nodes.new_nodes(task, part.width, 8 * size)
     nodes.put_weights(task, memory, weight_im, 0)
-    memory = nodes.enlarged(memory, 16 * size)
+    memory = nodes.enlarged(memory, part.ancestors_iw.shape[1], 16 * size)
     memory.control[nodes.INCUMBENT] = makespan
     search_slice(task, memory, 1)

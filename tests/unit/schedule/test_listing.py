@@ -17,7 +17,8 @@ def random_task(seed, exclusive):
     (part,) = series_parts(structure, structure.takes_time)
     cycles = rng.integers(1, 90, (size + 1, 2))
     shares = rng.integers(0, 60, (size + 1, 2))
-    return make_task(part, cycles[part.ops], shares[part.ops], None, 2, 2, 100, exclusive)
+    all_cores = np.array([[False, True]] * len(part.ops))
+    return make_task(part, cycles[part.ops], all_cores, shares[part.ops], None, 2, 2, 100, exclusive)
 
 
 @pytest.mark.parametrize("exclusive", [False, True])

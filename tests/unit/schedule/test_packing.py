@@ -49,7 +49,9 @@ def test_no_team_weighs_more_than_one_and_the_bound_is_the_price_of_all(seed):
 def test_no_mixture_of_loads_and_paths_tells_more(seed):
     dur, need, cap = random_part(seed)
     weight, pick = np.zeros((5, 2)), np.zeros(5, dtype=np.int64)
-    mixed = relax(dur, need / cap, False, PRED_START, PRED_INDEX, 2000, 1e-9, weight, pick)
+    mixed = relax(
+        dur, need / cap, np.zeros(dur.shape, dtype=np.bool_), PRED_START, PRED_INDEX, 2000, 1e-9, weight, pick
+    )
     assert packed(dur, need, cap)[0] >= mixed * (1 - 1e-9)
 
 

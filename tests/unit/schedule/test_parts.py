@@ -17,7 +17,9 @@ def hard_part():
     structure = compile_structure(engines, [])
     (part,) = series_parts(structure, structure.takes_time)
     cycles = rng.integers(200, 900, (12, 2))
-    return part, make_task(part, cycles[part.ops], None, None, 2, 2, 1, True)
+    return part, make_task(
+        part, cycles[part.ops], np.array([[False, True]] * len(part.ops)), None, None, 2, 2, 1, True
+    )
 
 
 def test_a_search_in_many_turns_ends_where_one_turn_does(hard_part):
@@ -53,7 +55,7 @@ def test_a_full_memory_leaves_an_honest_bound(hard_part, monkeypatch):
 def test_growing_keeps_every_node_on_file(hard_part):
     part, task = hard_part
     small = nodes.new_nodes(task, part.width, 64)
-    grown = nodes.enlarged(small, 256)
+    grown = nodes.enlarged(small, 1, 256)
     assert len(grown.fact) == len(grown.bits) == len(grown.heap) == 256
     assert (grown.fact[:64] == small.fact).all()
 

@@ -16,12 +16,16 @@ def fractions(seed):
     return rng.uniform(0.05, 1.0, (4, 2, 2)), rng.integers(1, 50, (4, 2))
 
 
+def alone(dur, exclusive):
+    return np.array([[False, exclusive]] * len(dur))
+
+
 @pytest.mark.parametrize("exclusive", [False, True])
 @pytest.mark.parametrize("seed", range(8))
 def test_no_set_that_can_run_together_weighs_more_than_one(seed, exclusive):
     frac, dur = fractions(seed)
     weight, pick = np.zeros((4, 2)), np.zeros(4, dtype=np.int64)
-    bound = relax(dur, frac, exclusive, PRED_START, PRED_INDEX, 50, 1e-9, weight, pick)
+    bound = relax(dur, frac, alone(dur, exclusive), PRED_START, PRED_INDEX, 50, 1e-9, weight, pick)
     assert bound == pytest.approx((weight * dur).min(axis=1).sum())
     for together in ((0, 1, 3), (2, 3)):
         for size in range(1, len(together) + 1):
@@ -37,7 +41,7 @@ def test_more_rounds_never_lower_the_bound():
     frac, dur = fractions(3)
     weight, pick = np.zeros((4, 2)), np.zeros(4, dtype=np.int64)
     bounds = [
-        relax(dur, frac, True, PRED_START, PRED_INDEX, rounds, 1e-12, weight, pick)
+        relax(dur, frac, alone(dur, True), PRED_START, PRED_INDEX, rounds, 1e-12, weight, pick)
         for rounds in (1, 10, 100, 1000)
     ]
     assert bounds == sorted(bounds)
@@ -46,7 +50,7 @@ def test_more_rounds_never_lower_the_bound():
 def test_an_impossible_mode_is_never_picked():
     dur = np.array([[NEVER, 5], [4, NEVER], [3, NEVER], [NEVER, 2]], dtype=np.int64)
     weight, pick = np.zeros((4, 2)), np.zeros(4, dtype=np.int64)
-    relax(dur, np.ones((4, 2, 1)), False, PRED_START, PRED_INDEX, 20, 1e-9, weight, pick)
+    relax(dur, np.ones((4, 2, 1)), alone(dur, False), PRED_START, PRED_INDEX, 20, 1e-9, weight, pick)
     assert pick.tolist() == [1, 0, 0, 1]
 
 

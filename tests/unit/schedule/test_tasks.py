@@ -13,7 +13,8 @@ def task_of(engines, cycles, *, edges=(), hbm=None, tensor=2, vector=2, exclusiv
     (part,) = series_parts(structure, structure.takes_time)
     by_op = np.array(cycles, dtype=np.int64)[part.ops]
     units = None if hbm is None else np.array(hbm, dtype=np.int64)[part.ops]
-    return make_task(part, by_op, units, None, tensor, vector, 100, exclusive)
+    all_cores = np.array([[False, True]] * len(by_op))
+    return make_task(part, by_op, all_cores, units, None, tensor, vector, 100, exclusive)
 
 
 def test_a_mode_no_faster_and_no_lighter_is_dropped():
