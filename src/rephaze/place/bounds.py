@@ -126,11 +126,11 @@ class ChipBounds:
         if self._placer.problem.cost_model is CostModel.PAPER:
             return np.full(len(options.depth_o), prepared.transfer_s_l[-1])
         group_l = self._placer.links.num_devices_l
-        levels = [
-            min(int(np.searchsorted(group_l, prepared.fewest_devices(int(depth)))), len(group_l) - 1)
-            for depth in options.depth_o
-        ]
-        return np.asarray(prepared.transfer_s_l)[levels] if levels else np.empty(0)
+        # Of a depth there are as many options as degrees: once a depth is enough.
+        depths, depth_at_o = np.unique(options.depth_o, return_inverse=True)
+        fewest = np.array([prepared.fewest_devices(depth) for depth in depths.tolist()], dtype=np.int64)
+        levels = np.minimum(np.searchsorted(group_l, fewest), len(group_l) - 1)
+        return np.asarray(prepared.transfer_s_l)[levels][depth_at_o]
 
     def _list_options(self, prepared: PreparedGraph) -> Options:
         """The graph's options with what repeated layers add: some stage holds its share of them, rounded up."""
