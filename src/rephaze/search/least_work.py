@@ -1,0 +1,56 @@
+"""What every operator must do for a sample, whatever the chip, the mapping and the microbatch size.
+
+Sizes are products of whole numbers affine in the microbatch. A batch of b samples costs at least b times the least
+of (cost of a microbatch / its samples) over the sizes the search may choose: that holds for any such product,
+and what is read once a microbatch (weights) counts as often as in the largest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rephaze.types.graph import GemmDims, Op, OpGraph, OpKind
+
+FLOPS_PER_MAC = 2
+ELEMENT_BYTES = 2
+
+
+def least_macs(op: Op) -> float:
+    """Multiply-accumulates per sample that must be done; causal attention skips up to half of its scores."""
+    share = 0.5 if op.attention is not None and op.attention.causal else 1.0
+    return share * op.num_flops.per_sample / FLOPS_PER_MAC
+
+
+def least_hbm_bytes(graph: OpGraph, microbatches: Sequence[int]) -> float:
+    """Bytes per sample that vector operators and GEMMs must move where both wait for HBM."""
+    vector_bytes = sum(
+        op.input_bytes.per_sample + op.output_bytes.per_sample
+        for op in graph.ops
+        if op.kind in (OpKind.VECTOR, OpKind.GATHER)
+    )
+    return float(vector_bytes) + least_gemm_bytes(graph, microbatches, is_batch_folded=False)
+
+
+def least_gemm_bytes(graph: OpGraph, microbatches: Sequence[int], *, is_batch_folded: bool) -> float:
+    """Bytes per sample of the matrices of all GEMMs at two bytes an element, each over HBM once.
+
+    Args:
+        graph: One pass of a layer.
+        microbatches: Sizes a plan may choose.
+        is_batch_folded: The products of a batch are one product of as many times the rows, as in model
+            ``paper``: their right operands count as one.
+    """
+    gemms = [op.gemm for op in graph.ops if op.gemm is not None]
+    return sum(min(_matrix_bytes(gemm, b, is_batch_folded) / b for b in microbatches) for gemm in gemms)
+
+
+def _matrix_bytes(gemm: GemmDims, microbatch: int, is_batch_folded: bool) -> float:
+    batch, m, n, k = gemm_sizes(gemm, microbatch)
+    num_right = 1 if is_batch_folded else batch
+    return ELEMENT_BYTES * (batch * m * k + num_right * k * n + batch * m * n)
+
+
+def gemm_sizes(gemm: GemmDims, microbatch: int) -> tuple[float, float, float, float]:
+    """Products, rows, columns and reduction of a GEMM."""
+    batch, m, n, k = (float(size.at(microbatch)) for size in (gemm.batch, gemm.m, gemm.n, gemm.k))
+    return batch, m, n, k
