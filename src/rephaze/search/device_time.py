@@ -56,7 +56,7 @@ def _per_sample_s(work: ModelWork, tp: int, chips: ChipTable, model: CostModel, 
 def _shared_pass_s(one_pass: PassWork, chips: ChipTable, work: ModelWork) -> Floats:
     """The busiest of multipliers, lanes and HBM for one sample."""
     graph = one_pass.graph
-    array_s = sum(least_macs(op) for op in graph.ops) / (chips.num_macs * chips.clock_hz)
+    array_s = least_macs(graph, work.microbatches) / (chips.num_macs * chips.clock_hz)
     lanes_s = _lane_ops(graph) / (chips.num_lanes * chips.clock_hz)
     hbm_s = least_hbm_bytes(graph, work.microbatches) / chips.hbm_bytes_per_s
     return np.maximum(array_s, np.maximum(lanes_s, hbm_s))

@@ -40,7 +40,7 @@ def _at_degree(work: ModelWork, tp: int, chips: ChipTable, energy: AccessEnergy,
     for count, kind in zip(counts.tolist(), graph.layer_types, strict=True):
         members = tp if kind.is_sharded else 1
         for one_pass in (kind.forward, kind.backward):
-            macs = sum(least_macs(op) for op in one_pass.ops)
+            macs = least_macs(one_pass, work.microbatches)
             hbm_bytes = _hbm_bytes(one_pass, work, model)
             total += count * members * (macs * mac_j_c + hbm_bytes * energy.hbm_j_per_byte_c)
     return total

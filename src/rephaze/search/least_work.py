@@ -9,16 +9,26 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from rephaze.estimate.attention import attention_macs
 from rephaze.types.graph import GemmDims, Op, OpGraph, OpKind
 
 FLOPS_PER_MAC = 2
 ELEMENT_BYTES = 2
 
 
-def least_macs(op: Op) -> float:
-    """Multiply-accumulates per sample that must be done; causal attention skips up to half of its scores."""
-    share = 0.5 if op.attention is not None and op.attention.causal else 1.0
-    return share * op.num_flops.per_sample / FLOPS_PER_MAC
+def num_macs(op: Op, microbatch: int) -> float:
+    """Multiply-accumulates an operator does: of a GEMM all, of causal attention those of keys not skipped."""
+    if op.attention is not None:
+        return attention_macs(op.attention, microbatch)
+    if op.gemm is None:
+        return 0.0
+    batch, m, n, k = gemm_sizes(op.gemm, microbatch)
+    return batch * m * n * k
+
+
+def least_macs(graph: OpGraph, microbatches: Sequence[int]) -> float:
+    """Multiply-accumulates per sample that a pass must do."""
+    return sum(min(num_macs(op, b) / b for b in microbatches) for op in graph.ops)
 
 
 def least_hbm_bytes(graph: OpGraph, microbatches: Sequence[int]) -> float:

@@ -26,7 +26,7 @@ from rephaze.estimate.collectives import paper_all_reduce_s
 from rephaze.estimate.models import CostModel
 from rephaze.estimate.paper_vector import work_cycles
 from rephaze.schedule.structure import Part, series_parts
-from rephaze.search.least_work import gemm_sizes, least_macs
+from rephaze.search.least_work import gemm_sizes, num_macs
 from rephaze.search.work import PassWork
 from rephaze.types.chip import ChipTable
 from rephaze.types.cluster import Cluster
@@ -108,7 +108,7 @@ class UnsharedTime:
         if op.kind is OpKind.COLLECTIVE:
             return self._collective_cycles(op)
         if op.kind is OpKind.ATTENTION:
-            macs = least_macs(op)
+            macs = min(num_macs(op, b) / b for b in self.microbatches)
             return macs / self._array_macs_c, macs / (self._array_macs_c * self.chips.num_tensor_cores)
         if op.gemm is not None:
             if op.gemm not in self._gemms:
