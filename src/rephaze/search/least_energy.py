@@ -9,11 +9,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rephaze.estimate.models import CostModel, Tiling
-from rephaze.search.least_work import least_gemm_bytes, least_hbm_bytes, least_macs
+from rephaze.estimate.padded_gemm import REGISTER_BYTES_PER_MAC
+from rephaze.search.least_work import ELEMENT_BYTES, least_gemm_bytes, least_hbm_bytes, least_macs
 from rephaze.search.work import ModelWork
 from rephaze.types.chip import ChipTable
 from rephaze.types.energy import AccessEnergy
-from rephaze.types.graph import OpGraph
+from rephaze.types.graph import OpGraph, OpKind
 from rephaze.units import J_PER_PJ
 
 Floats = NDArray[np.float64]
@@ -22,7 +23,7 @@ Floats = NDArray[np.float64]
 def least_energy_per_sample_j(
     work: ModelWork, chips: ChipTable, energy: AccessEnergy, model: CostModel
 ) -> Floats:
-    """Dynamic energy no plan goes below: multiply-accumulates and compulsory HBM traffic of every layer.
+    """Dynamic energy no plan goes below: multiply-accumulates with their registers and compulsory HBM traffic.
 
     The least over the degrees, each with what all members of its groups spend.
     """
@@ -32,18 +33,25 @@ def least_energy_per_sample_j(
 
 def _at_degree(work: ModelWork, tp: int, chips: ChipTable, energy: AccessEnergy, model: CostModel) -> Floats:
     graph = work.graphs[tp]
-    is_paper = model.tiling is Tiling.DIVISORS
-    # The paper's mapper has an energy of its own for a multiply-accumulate; fused attention has the chip's.
-    mac_j_c = np.minimum(energy.mac_j_c, model.mac_pj * J_PER_PJ) if is_paper else energy.mac_j_c
+    gemm_mac_j_c = _gemm_mac_j(energy, model)
     counts = np.bincount(np.array(graph.layer_type_of), minlength=len(graph.layer_types))
     total: Floats = np.zeros(len(chips))
     for count, kind in zip(counts.tolist(), graph.layer_types, strict=True):
         members = tp if kind.is_sharded else 1
         for one_pass in (kind.forward, kind.backward):
-            macs = least_macs(one_pass, work.microbatches)
-            hbm_bytes = _hbm_bytes(one_pass, work, model)
-            total += count * members * (macs * mac_j_c + hbm_bytes * energy.hbm_j_per_byte_c)
+            gemm_macs = least_macs(one_pass, work.microbatches, OpKind.GEMM)
+            attention_macs = least_macs(one_pass, work.microbatches, OpKind.ATTENTION)
+            least_j = gemm_macs * gemm_mac_j_c + attention_macs * energy.mac_j_c
+            least_j = least_j + _hbm_bytes(one_pass, work, model) * energy.hbm_j_per_byte_c
+            total += count * members * least_j
     return total
+
+
+def _gemm_mac_j(energy: AccessEnergy, model: CostModel) -> Floats:
+    """One multiply-accumulate of a GEMM with its registers, as each model's mapper counts it."""
+    if model.tiling is Tiling.DIVISORS:
+        return model.mac_pj * J_PER_PJ + ELEMENT_BYTES * energy.register_j_per_byte_c
+    return energy.mac_j_c + REGISTER_BYTES_PER_MAC * energy.register_j_per_byte_c
 
 
 def _hbm_bytes(graph: OpGraph, work: ModelWork, model: CostModel) -> float:

@@ -26,9 +26,10 @@ def num_macs(op: Op, microbatch: int) -> float:
     return batch * m * n * k
 
 
-def least_macs(graph: OpGraph, microbatches: Sequence[int]) -> float:
-    """Multiply-accumulates per sample that a pass must do."""
-    return sum(min(num_macs(op, b) / b for b in microbatches) for op in graph.ops)
+def least_macs(graph: OpGraph, microbatches: Sequence[int], kind: OpKind | None = None) -> float:
+    """Multiply-accumulates per sample that a pass, or its operators of one kind, must do."""
+    asked = [op for op in graph.ops if kind is None or op.kind is kind]
+    return sum(min(num_macs(op, b) / b for b in microbatches) for op in asked)
 
 
 def least_hbm_bytes(graph: OpGraph, microbatches: Sequence[int]) -> float:
