@@ -1,4 +1,4 @@
-"""The least energy of a sample against the energy of exact plans: of every pass, on every chip, at every degree."""
+"""The least energy of a sample against the energy of mapped operators at every degree and microbatch size."""
 
 import importlib.util
 import random
@@ -28,7 +28,9 @@ def least_over_modes_j(space, work, tp, microbatch):
         members = tp if layer.is_sharded else 1
         for direction in (0, 1):
             table = solver.pass_table(work, tp, microbatch, kind, direction)
-            cheaper = [min(one, every) for one, every in zip(table.one_core_j_oc, table.all_cores_j_oc, strict=True)]
+            cheaper = [
+                min(one, every) for one, every in zip(table.one_core_j_oc, table.all_cores_j_oc, strict=True)
+            ]
             total += graph.layer_type_of.count(kind) * members * float(sum(cheaper)[0])
     return total / microbatch
 
@@ -52,14 +54,19 @@ def test_tiny_models(seed, scenario, name):
     rng = random.Random(seed)
     space = {"num_tensor_cores": [rng.choice((1, 8, 64))], "global_buffer_mib": [rng.choice((1, 8, 64))]}
     asked = search_cases.small_settings(
-        seed, scenario, (name,), num_choices=0, space=space | {"area_limit_um2": 1e11}, objective=Objective.PER_WATT
+        seed,
+        scenario,
+        (name,),
+        num_choices=0,
+        space=space | {"area_limit_um2": 1e11},
+        objective=Objective.PER_WATT,
     )
     check(asked)
 
 
 @pytest.mark.parametrize("scenario", ["default", "paper"])
 def test_long_rows_of_vector_work_cost_the_paper_no_memory_traffic(scenario):
-    # Eager attention over 2,048 tokens: most bytes belong to vector operators, which the paper charges for lanes only.
+    # Eager attention over 2,048 tokens: most bytes are vector operators', which the paper charges for lanes only.
     space = {
         "num_tensor_cores": [8], "tensor_width": [128], "tensor_depth": [128], "num_vector_cores": [2],
         "global_buffer_mib": [32], "area_floor_fraction": 0.0,

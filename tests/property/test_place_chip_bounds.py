@@ -138,7 +138,9 @@ def test_wide_and_narrow_layers_that_branch(seed):
 
 
 @settings(max_examples=200, deadline=None)
-@given(seed=SEEDS, cost_model=st.sampled_from(list(CostModel)), kind=st.sampled_from(["line", "skips", "branching"]))
+@given(
+    seed=SEEDS, cost_model=st.sampled_from(list(CostModel)), kind=st.sampled_from(["line", "skips", "branching"])
+)
 def test_any_problem_at_any_scale_of_work(seed, cost_model, kind):
     rng = random.Random(seed)
     problem = cases.random_problem(seed, cost_model, kind)

@@ -127,7 +127,7 @@ def _estimate_model(
     )
     if model_flops > flops:
         stdout.print(
-            f"model FLOPs, which count the full square of causal attention: {model_flops / 1e12:,.1f} T instead of "
+            f"model FLOPs, which count all of a causal square: {model_flops / 1e12:,.1f} T instead of "
             f"the {flops / 1e12:,.1f} T done",
             highlight=False,
         )

@@ -1,4 +1,4 @@
-"""The first sieve: a batch time no plan beats on a chip, for the whole space at once, one closed form for all units.
+"""The first sieve: a batch time no plan beats on a chip, for the whole space at once, in closed form.
 
 All samples pass all layers, and the devices of the cluster together have no more than the batch time each. What a
 layer must take for a sample depends on what operators compete for:

@@ -71,7 +71,9 @@ class SpaceEvaluator:
     def coarse(self) -> Floats:
         """An upper bound of every design's objective, by device time."""
         chips = self.census.chips
-        batch_s_md = np.stack([device_time_batch_s(work, chips, self.model, self.exclusion) for work in self.works])
+        batch_s_md = np.stack(
+            [device_time_batch_s(work, chips, self.model, self.exclusion) for work in self.works]
+        )
         designs = np.arange(len(chips))
         return self._objective(batch_s_md, designs)
 
@@ -150,9 +152,7 @@ class SpaceEvaluator:
 
     def _least_energy_j(self, work: ModelWork) -> Floats:
         if work.name not in self._least_j:
-            self._least_j[work.name] = least_energy_per_sample_j(
-                work, self.census.chips, self.energy, self.model
-            )
+            self._least_j[work.name] = least_energy_per_sample_j(work, self.census.chips, self.energy, self.model)
         return self._least_j[work.name]
 
     @cached_property

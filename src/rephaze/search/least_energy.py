@@ -20,9 +20,7 @@ from rephaze.units import J_PER_PJ
 Floats = NDArray[np.float64]
 
 
-def least_energy_per_sample_j(
-    work: ModelWork, chips: ChipTable, energy: AccessEnergy, model: CostModel
-) -> Floats:
+def least_energy_per_sample_j(work: ModelWork, chips: ChipTable, energy: AccessEnergy, model: CostModel) -> Floats:
     """Dynamic energy no plan goes below: multiply-accumulates with their registers and compulsory HBM traffic.
 
     The least over the degrees, each with what all members of its groups spend.

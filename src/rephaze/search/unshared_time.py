@@ -1,8 +1,8 @@
 """Seconds a layer's pass takes for a sample where every operator has the chip's full word rates for itself.
 
-In model ``paper`` bandwidths are not shared: GEMMs on one core each run side by side, each at the rates one of them
-would have alone. Charging all words to one rate would be no bound. What does hold, for an operator with p seconds
-on one core and q on all, both per sample:
+In model ``paper`` bandwidths are not shared: GEMMs on one core each run side by side, each at the rates one of
+them would have alone. Charging all words to one rate would be no bound. What does hold, for an operator with p
+seconds on one core and q on all, both per sample:
 
 * the operators of a path follow each other: the sum of min(p, q) along it;
 * at most n operators of an engine run at once, n the cores or the largest antichain of its users, and nothing of

@@ -30,7 +30,7 @@ class OperatorEstimate:
     num_flops: float
     """Done by the arrays (two a multiply-accumulate): causal attention skips keys above the diagonal."""
     num_model_flops: int
-    """By the usual convention, which counts the full square of causal attention: for comparing models, not chips."""
+    """By the usual convention, which counts the full square of causal attention: to compare models by."""
     hbm_bytes: float
     hbm_share: float
     buffer_share: float
