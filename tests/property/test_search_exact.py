@@ -11,10 +11,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from rephaze.estimate.gemm_costs import GemmMemo
-from rephaze.estimate.models import PAPER
+from rephaze.estimate.models import DEFAULT
 from rephaze.schedule.solve import ScheduleMemo
 from rephaze.search import evaluator as evaluator_module
-from rephaze.search.bounding import device_time_batch_s
+from rephaze.search.device_time import device_time_batch_s
 from rephaze.search.evaluator import SpaceEvaluator
 from rephaze.search.run import run_search
 from rephaze.types.search import Aggregate, Objective
@@ -148,7 +148,12 @@ def test_layers_that_are_not_sharded_count_once_in_the_device_time(degree):
     whole, sharded = (
         SpaceEvaluator(small_settings(0, "paper", training={"tp_degrees": [tp]})) for tp in (1, degree)
     )
-    # Multiplies alone: outputs of split reductions are another matter.
-    endless = replace(PAPER, array_words_per_cycle=math.inf)
-    times = [device_time_batch_s(one.works[0], one.census.chips, endless) for one in (whole, sharded)]
+    # Multiplies alone, by endless lanes and memory: outputs of split reductions are another matter.
+    chips = whole.census.chips
+    endless = replace(
+        chips,
+        vector_lanes=np.full_like(chips.vector_lanes, 2**40),
+        hbm_bytes_per_s=np.full_like(chips.hbm_bytes_per_s, 1e30),
+    )
+    times = [device_time_batch_s(one.works[0], endless, DEFAULT, one.exclusion) for one in (whole, sharded)]
     np.testing.assert_allclose(times[1], times[0], rtol=1e-9)

@@ -117,6 +117,7 @@ def _estimate_model(
     total_s = sum(one.time_s * one.num_times for one in found)
     total_j = sum(one.energy_j * one.num_times for one in found)
     flops = sum(one.num_flops * one.num_times for one in found)
+    model_flops = sum(one.num_model_flops * one.num_times for one in found)
     print_table(operator_table(found))
     stdout.print(
         f"[bold]{graph.name}[/] on {chip.name}, microbatch {microbatch}, tp {tp}: one operator after the other "
@@ -124,6 +125,12 @@ def _estimate_model(
         f"({flops / total_s / chip.peak_flops_per_s:.1%} of peak), {total_j / microbatch:,.3g} J a sample",
         highlight=False,
     )
+    if model_flops > flops:
+        stdout.print(
+            f"model FLOPs, which count all of a causal square: {model_flops / 1e12:,.1f} T instead of "
+            f"the {flops / 1e12:,.1f} T done",
+            highlight=False,
+        )
 
 
 def operator_table(found: Sequence[OperatorEstimate]) -> Table:

@@ -122,8 +122,8 @@ def _show(summary: ModelSummary, out: Path | None) -> None:
         ("parameters", f"{summary.num_parameters:,}"),
         ("layers", f"{summary.num_layers} ({stacks})" if stacks else str(summary.num_layers)),
         ("sequence", f"{summary.seq_len:,} tokens, {summary.dtype}, {summary.attention} attention"),
-        ("forward", f"{amount(summary.forward_flops_per_sample)}FLOP a sample"),
-        ("backward", f"{amount(summary.backward_flops_per_sample)}FLOP a sample"),
+        ("forward", f"{amount(summary.forward_flops_per_sample)}model FLOP a sample"),
+        ("backward", f"{amount(summary.backward_flops_per_sample)}model FLOP a sample"),
         ("saved", f"{byte_amount(summary.saved_bytes_per_sample)} a sample"),
         ("legal tp", ", ".join(map(str, summary.legal_tp))),
     ]

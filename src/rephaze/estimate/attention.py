@@ -52,11 +52,25 @@ def computed_keys(dims: AttentionDims) -> float:
     return min(float(dims.key_len), (dims.key_len + block) / 2)
 
 
+def attention_macs(dims: AttentionDims, microbatch: int) -> float:
+    """Multiply-accumulates that are done: products of skipped keys are not, and the backward pass has five."""
+    return _num_scores(dims, microbatch) * _macs_a_score(dims)
+
+
+def _num_scores(dims: AttentionDims, microbatch: int) -> float:
+    return dims.batch.at(microbatch) * dims.num_heads * dims.query_len * computed_keys(dims)
+
+
+def _macs_a_score(dims: AttentionDims) -> int:
+    products = BACKWARD_PRODUCTS if dims.backward else FORWARD_PRODUCTS
+    return sum(count * (dims.head_dim if over_head else dims.value_dim) for over_head, count in products)
+
+
 def attention_lane_cycles(op: Op, microbatch: int, lanes_c: Ints) -> Floats:
     """Cycles the lanes need for the softmax and for what the operator absorbed."""
     dims = op.attention
     assert dims is not None
-    scores = dims.batch.at(microbatch) * dims.num_heads * dims.query_len * computed_keys(dims)
+    scores = _num_scores(dims, microbatch)
     softmax_c = np.ceil(scores / lanes_c) * _lane_ops_a_score(dims)
     return np.asarray(softmax_c + lane_cycles(op, microbatch, lanes_c))
 
@@ -75,7 +89,7 @@ def _mode(
     keys = computed_keys(dims)
     hbm = float(op.input_bytes.at(microbatch) + op.output_bytes.at(microbatch))
     hbm_c = np.full(len(rates), hbm)
-    scores = heads * dims.query_len * keys
+    scores = _num_scores(dims, microbatch)
     per_score = _lane_ops_a_score(dims)
     vector_c = attention_lane_cycles(op, microbatch, lanes_c)
     best_cycles = np.full(len(rates), np.inf)
@@ -135,8 +149,7 @@ def _energy_j(
     buffer_c: Floats,
 ) -> Floats:
     energy = rates.energy
-    products = BACKWARD_PRODUCTS if dims.backward else FORWARD_PRODUCTS
-    macs = scores * sum(n * (dims.head_dim if over_head else dims.value_dim) for over_head, n in products)
+    macs = scores * _macs_a_score(dims)
     scratchpad_bytes = 2 * scores * ELEMENT_BYTES + buffer_c
     return (
         macs * energy.mac_j_c

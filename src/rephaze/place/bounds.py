@@ -115,10 +115,16 @@ class ChipBounds:
         return np.bincount(type_v, weights=members_v, minlength=len(self._num_of_t)).astype(np.int64)
 
     def _most_devices(self, prepared: PreparedGraph, options: Options) -> Ints:
-        """For each option, the devices one pipeline can have: the others need theirs."""
-        problem = self._placer.problem
-        dp_o = -(-problem.microbatches_of(prepared.graph) // np.maximum(options.count_o, 1))
-        most: Ints = np.maximum(problem.cluster.num_devices // np.maximum(dp_o, 1), 1)
+        """For each option, the devices one pipeline can have: the others need theirs.
+
+        An option also stands for the degrees after it that were not listed, since they have more microbatches and
+        save nothing at the end of the batch: those have fewer pipelines, so each may have more devices.
+        """
+        position_o = np.searchsorted(prepared.count_c, options.count_o)
+        is_last_o = np.append(options.depth_o[1:] != options.depth_o[:-1], True)[: len(position_o)]
+        following_o = np.where(is_last_o, len(prepared.dp_c), np.append(position_o[1:], 0)[: len(position_o)])
+        num_devices = self._placer.problem.cluster.num_devices
+        most: Ints = num_devices // prepared.dp_c[following_o - 1]
         return most
 
     def _least_transfers(self, prepared: PreparedGraph, options: Options) -> Floats:
@@ -186,9 +192,10 @@ def _lower(
                 pipe = (depth - 1) * slowest if is_paper else total - slowest
                 # Worth the time only where the coarser bound leaves room.
                 if pipe + count_o[o] * slowest < best:
-                    floor_s = max(slowest - transfer_s, total / depth / 16)
-                    longest = _least_bottleneck(work_ct[c], run_type, run_length, depth, floor_s)
-                    slowest = max(slowest, longest + transfer_s)
+                    floor_s = slowest - transfer_s
+                    if floor_s > 0.0:
+                        longest = _least_bottleneck(work_ct[c], run_type, run_length, depth, floor_s)
+                        slowest = max(slowest, longest + transfer_s)
             filling = (depth - 1) * slowest if is_paper else total - slowest
             while o < len(depth_o) and depth_o[o] == depth:
                 pipe = filling + count_o[o] * slowest
@@ -207,8 +214,8 @@ def _lower(
 def _least_bottleneck(work_t: Floats, run_type: Ints, run_length: Ints, depth: int, floor_s: float) -> float:
     """A time below which no cut of the line into ``depth`` stages keeps its slowest stage.
 
-    Bisection between ``floor_s`` and a multiple of it; the lower end, which too few stages can keep to, is given
-    back, so that the result is a bound to whatever precision.
+    Bisection between ``floor_s``, which must be such a time itself, and a multiple of it; the lower end, which too
+    few stages can keep to, is given back, so that the result is a bound to whatever precision.
     """
     if _stages_needed(work_t, run_type, run_length, floor_s) <= depth:
         return floor_s

@@ -69,7 +69,8 @@ def write_roofline(path: Path, title: str, chip: Chip, operators: Sequence[Opera
     ]
     lead = (
         f"{chip.name}: {chip.peak_flops_per_s / FLOPS_PER_TFLOPS:,.1f} TFLOP/s, "
-        f"HBM {chip.hbm_bytes_per_s / 1e9:,.0f} GB/s. Operators of one layer type each, on all cores."
+        f"HBM {chip.hbm_bytes_per_s / 1e9:,.0f} GB/s. Operators of one layer type each, on all cores; "
+        "of causal attention the operations that are done, about half of its square."
     )
     sections = [
         Section(title="Roofline", body=figure(roofline_figure(chip, operators))),

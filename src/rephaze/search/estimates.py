@@ -10,6 +10,7 @@ from rephaze.estimate.models import cost_model
 from rephaze.estimate.table import Estimator, engine_of
 from rephaze.estimate.vector import lane_cycles
 from rephaze.hardware.energy import access_energy
+from rephaze.search.least_work import FLOPS_PER_MAC, num_macs
 from rephaze.types.chip import Chip, chip_table
 from rephaze.types.cluster import Cluster
 from rephaze.types.graph import ModelGraph, Op, OpKind
@@ -59,7 +60,7 @@ def _estimate(
     cycles = float(mode.cycles_c[0])
     hbm = float(mode.hbm_bytes_c[0] / estimator.rates.hbm_bytes_per_cycle_c[0])
     buffer = float(mode.buffer_bytes_c[0] / estimator.rates.buffer_bytes_per_cycle_c[0])
-    num_flops = op.num_flops.at(microbatch)
+    num_flops = FLOPS_PER_MAC * num_macs(op, microbatch)
     layer, direction, num_times = where
     return OperatorEstimate(
         layer=layer,
@@ -74,10 +75,11 @@ def _estimate(
         time_share=0.0,
         bound_by=_bound_by(op, mode, estimator, microbatch, hbm, buffer),
         num_flops=num_flops,
+        num_model_flops=op.num_flops.at(microbatch),
         hbm_bytes=float(mode.hbm_bytes_c[0]),
         hbm_share=min(1.0, hbm / cycles) if cycles else 0.0,
         buffer_share=min(1.0, buffer / cycles) if cycles else 0.0,
-        tensor_utilization=num_flops / (2.0 * chip.num_macs * cycles) if cycles else 0.0,
+        tensor_utilization=num_flops / (FLOPS_PER_MAC * chip.num_macs * cycles) if cycles else 0.0,
     )
 
 

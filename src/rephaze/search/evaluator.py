@@ -21,9 +21,11 @@ from rephaze.hardware.cost import chip_cost
 from rephaze.hardware.energy import access_energy
 from rephaze.hardware.space import DesignCensus, enumerate_designs
 from rephaze.schedule.solve import ScheduleMemo
-from rephaze.search.bounding import ModelBounds, device_time_batch_s, layer_bounds, least_energy_per_sample_j
+from rephaze.search.bounding import ModelBounds, layer_bounds
+from rephaze.search.device_time import device_time_batch_s
 from rephaze.search.engine import RELATIVE_SLACK
 from rephaze.search.exact import ChipSolver, UnitAnswer, placed_bound_s
+from rephaze.search.least_energy import least_energy_per_sample_j
 from rephaze.search.objective import combine
 from rephaze.search.work import Memory, ModelWork
 from rephaze.types.chip import Chip, chip_table
@@ -69,7 +71,9 @@ class SpaceEvaluator:
     def coarse(self) -> Floats:
         """An upper bound of every design's objective, by device time."""
         chips = self.census.chips
-        batch_s_md = np.stack([device_time_batch_s(work, chips, self.model) for work in self.works])
+        batch_s_md = np.stack(
+            [device_time_batch_s(work, chips, self.model, self.exclusion) for work in self.works]
+        )
         designs = np.arange(len(chips))
         return self._objective(batch_s_md, designs)
 
@@ -148,7 +152,7 @@ class SpaceEvaluator:
 
     def _least_energy_j(self, work: ModelWork) -> Floats:
         if work.name not in self._least_j:
-            self._least_j[work.name] = least_energy_per_sample_j(work, self.census.chips, self.energy)
+            self._least_j[work.name] = least_energy_per_sample_j(work, self.census.chips, self.energy, self.model)
         return self._least_j[work.name]
 
     @cached_property

@@ -23,7 +23,7 @@ from rephaze.place.solver import Placer
 from rephaze.schedule.parts import Solver
 from rephaze.schedule.solve import SEARCH_WORK, solve_problem
 from rephaze.schedule.validate import find_violations
-from rephaze.search.bounding import FLOPS_PER_MAC
+from rephaze.search.least_work import FLOPS_PER_MAC
 from rephaze.search.work import Memory, ModelWork, Unit
 from rephaze.types.chip import Chip, chip_table
 from rephaze.types.energy import AccessEnergy

@@ -74,11 +74,11 @@ class ModelWork:
             legal = ", ".join(str(tp) for tp in base.legal_tp)
             raise SpecError("tp_degrees", list(training.tp_degrees), f"{name} can be sharded {legal} ways only")
         self.graphs: dict[int, ModelGraph] = {tp: fuse_graph(shard_graph(base, tp)) for tp in self.tp_degrees}
+        self.microbatches = tuple(b for b in training.microbatches if b <= training.global_batch)
         self.units = tuple(
             Unit(tp, microbatch, policy)
             for tp in self.tp_degrees
-            for microbatch in training.microbatches
-            if microbatch <= training.global_batch
+            for microbatch in self.microbatches
             for policy in _policies(training.recompute)
         )
         self.pairs = tuple(dict.fromkeys((unit.tp, unit.microbatch) for unit in self.units))

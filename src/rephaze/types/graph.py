@@ -188,7 +188,8 @@ class Op:
     collective: CollectiveDims | None = None
     vector: tuple[VectorWork, ...] = ()
     num_flops: Affine = ZERO
-    """Of GEMMs and attention (two a multiply-accumulate); vector work is not counted."""
+    """Model FLOPs of GEMMs and attention (two a multiply-accumulate, the full square also under a causal mask);
+    vector work is not counted. What a chip does of them is for the estimates to say."""
     num_elements: Affine = ZERO
     """Elements of the output."""
     input_bytes: Affine = ZERO

@@ -27,9 +27,12 @@ class OperatorEstimate:
     """Of the model's forward and backward operators, run one after the other."""
     bound_by: str
     """array, lanes, buffer, hbm or link: the resource that takes longest."""
-    num_flops: int
+    num_flops: float
+    """Done by the arrays (two a multiply-accumulate): causal attention skips keys above the diagonal."""
+    num_model_flops: int
+    """By the usual convention, which counts the full square of causal attention: to compare models by."""
     hbm_bytes: float
     hbm_share: float
     buffer_share: float
     tensor_utilization: float
-    """Of the arrays' peak while it runs."""
+    """Of the arrays' peak while it runs: work done, so never above 1."""
