@@ -50,15 +50,29 @@ def test_the_front_is_what_no_point_beats(found):
 @given(points)
 @settings(max_examples=100, deadline=None)
 def test_each_budget_holds_the_fastest_chip_within_it(found):
-    budgets = best_by_budget(found, area_limit_um2=4.0)
+    area_d = np.array([one.area_um2 for one in found])
+    budgets = best_by_budget(found, 4.0, area_d, np.full(len(found), -np.inf))
     assert [budget.area_um2 for budget in budgets] == [4.0 * tenth / 10 for tenth in range(1, 11)]
     for budget in budgets:
         within = [one for one in found if one.area_um2 <= budget.area_um2]
         assert (budget.best is None) == (not within)
+        assert budget.is_proven
         if within:
             fastest = max(one.samples_per_s for one in within)
             assert budget.best.samples_per_s == fastest
             assert budget.best.area_um2 == min(one.area_um2 for one in within if one.samples_per_s == fastest)
+
+
+@given(points, st.lists(st.tuples(small, small), max_size=10))
+@settings(max_examples=200, deadline=None)
+def test_a_budget_is_proven_only_against_every_design_within_it(solved, unsolved):
+    area_d = np.array([one.area_um2 for one in solved] + [float(area) for area, _ in unsolved])
+    upper_d = np.array([-np.inf] * len(solved) + [float(bound) for _, bound in unsolved])
+    for budget in best_by_budget(solved, 4.0, area_d, upper_d):
+        reached = budget.best.samples_per_s if budget.best else 0.0
+        rivals = [float(bound) for area, bound in unsolved if area <= budget.area_um2]
+        assert budget.is_proven == (not any(bound > reached for bound in rivals))
+        assert budget.bound_samples_per_s == max([reached, *rivals])
 
 
 @given(points, st.lists(st.tuples(small, small), max_size=10))
