@@ -85,5 +85,18 @@ def test_a_proof_is_claimed_only_against_every_design(solved, unsolved):
         assert claimed == (not any(area <= one.area_um2 and fast > one.samples_per_s for area, fast in rivals))
 
 
+def test_a_point_proven_for_its_own_area_is_not_so_for_a_larger_budget():
+    solved = [point(0, (2, 1, 1, 1))]
+    # A larger chip that was never solved and may be faster.
+    area_d, upper_d = np.array([1.0, 3.0]), np.array([-np.inf, 4.0])
+    assert _proven(solved, area_d, upper_d) == [True]
+    budgets = best_by_budget(solved, 4.0, area_d, upper_d)
+    within, beyond = budgets[4], budgets[-1]
+    assert (within.area_um2, within.is_proven, within.bound_samples_per_s, within.gap) == (2.0, True, 2.0, 0.0)
+    assert (beyond.area_um2, beyond.is_proven, beyond.bound_samples_per_s, beyond.gap) == (4.0, False, 4.0, 1.0)
+    assert budgets[0].best is None
+    assert budgets[0].is_proven
+
+
 def test_equal_points_do_not_beat_each_other():
     assert is_dominated(np.array([[1.0, 2.0], [1.0, 2.0], [1.0, 1.0]])).tolist() == [False, False, True]

@@ -13,6 +13,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from rephaze.cli.output import ExitCode, JsonOption, print_json, stderr, stdout
+from rephaze.cli.tables import print_table
 from rephaze.errors import SpecError
 
 if TYPE_CHECKING:
@@ -211,7 +212,7 @@ def _print(found: Comparison) -> None:
             f"{one.search_s:.1f}",
         )
     stdout.print(f"[bold]{escape(', '.join(models))}[/], scenario {found.settings.scenario.name}", highlight=False)
-    stdout.print(table)
+    print_table(table)
     stdout.print(
         "  gap: how much more schedules that are not proven might give; vs: over tpuv4 with the expert and the "
         "searched plan; chips: looked at",
@@ -270,4 +271,4 @@ def _print_sharing(sharing: tuple[Sharing, ...]) -> None:
             f"{one.lost_fraction:.1%}" + ("" if one.is_proven else " (not proven)"),
             f"{chip.num_tensor_cores} x {chip.tensor_width}x{chip.tensor_depth}, {chip.num_lanes} lanes",
         )
-    stdout.print(table)
+    print_table(table)

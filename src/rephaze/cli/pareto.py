@@ -13,6 +13,7 @@ import typer
 from rich.table import Table
 
 from rephaze.cli.output import ExitCode, JsonOption, print_json, stderr, stdout
+from rephaze.cli.tables import print_table
 from rephaze.units import UM2_PER_MM2
 
 if TYPE_CHECKING:
@@ -102,13 +103,13 @@ def _print(front: ParetoFront) -> None:
     table = _table((*_COLUMNS, "proven for its area"))
     for point in front.points:
         table.add_row(*_cells(point), "yes" if point.is_proven else "no")
-    stdout.print(table)
+    print_table(table)
     stdout.print("\n[bold]Best chip per area budget[/]")
     table = _table(("budget mm²", *_COLUMNS, "best of its budget"))
     for budget in front.budgets:
         cells = _cells(budget.best) if budget.best else ("none", *[""] * (len(_COLUMNS) - 1))
         table.add_row(f"{budget.area_um2 / UM2_PER_MM2:,.1f}", *cells, _proof(budget))
-    stdout.print(table)
+    print_table(table)
     if not all(budget.is_proven for budget in front.budgets):
         stdout.print("rephaze pareto RUN --solve proves every row, unless a schedule cannot be", highlight=False)
 

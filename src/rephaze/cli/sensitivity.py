@@ -12,6 +12,7 @@ from rich.table import Table
 
 from rephaze.cli.compare import step_progress
 from rephaze.cli.output import ExitCode, JsonOption, print_json, stdout
+from rephaze.cli.tables import print_table
 from rephaze.units import UM2_PER_MM2
 
 if TYPE_CHECKING:
@@ -132,7 +133,7 @@ def _print(found: Sensitivity) -> None:
     for one in found.changes:
         gain = f"{one.gain_factor:.3f}x{'' if one.is_proven else '~'}" if one.gain_factor > 0 else "-"
         table.add_row(f"{one.knob} x {one.scale_factor:g}", *_cells(one.result, gain))
-    stdout.print(table)
+    print_table(table)
     if not all(one.is_proven for one in found.changes):
         stdout.print("~ not proven: one of the two searches has a gap, or found nothing", highlight=False)
 
