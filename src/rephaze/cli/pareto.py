@@ -92,6 +92,7 @@ def _record(front: ParetoFront) -> dict[str, Any]:
 def _print(front: ParetoFront) -> None:
     if not front.points:
         stdout.print("[yellow]no design of this run was solved and has a plan[/]")
+        _offer_proof(front)
         return
     solved_now = front.num_solved_exactly - front.num_recorded
     stdout.print(
@@ -110,8 +111,13 @@ def _print(front: ParetoFront) -> None:
         cells = _cells(budget.best) if budget.best else ("none", *[""] * (len(_COLUMNS) - 1))
         table.add_row(f"{budget.area_um2 / UM2_PER_MM2:,.1f}", *cells, _proof(budget))
     print_table(table)
+    _offer_proof(front)
+
+
+def _offer_proof(front: ParetoFront) -> None:
     if not all(budget.is_proven for budget in front.budgets):
-        stdout.print("rephaze pareto RUN --solve proves every row, unless a schedule cannot be", highlight=False)
+        said = "--solve finds and proves the best chip of every area budget, unless a schedule cannot be proven"
+        stdout.print(said, highlight=False)
 
 
 def _proof(budget: AreaBudget) -> str:
