@@ -57,6 +57,9 @@ def test_compare_takes_the_answer_of_a_run_and_tells_what_has_no_expert_plan(fol
     found = json.loads(done.stdout)
     by_name = {one["name"]: one for one in found["baselines"]}
     assert found["status"] == "optimal"
+    for one in found["baselines"]:
+        assert one["is_proven"]
+        assert one["bound"] == pytest.approx(one["objective"], rel=1e-12)
     expert = by_name["tpuv4, expert plan"]
     assert (expert["objective"], expert["samples_per_s"]) == (0.0, [None])
     assert "no expert plan of vit-large is published" in expert["note"]
@@ -72,7 +75,7 @@ def test_compare_takes_the_answer_of_a_run_and_tells_what_has_no_expert_plan(fol
 def test_compare_shows_a_table_to_people(folder):
     done = run("compare", "--run", "run1", "--budget", "1", cwd=folder)
     assert done.returncode == 0, done.stderr
-    for text in ("tpuv4, searched plan", "spotlight latency, expert plan", "random search", "gain over"):
+    for text in ("tpuv4, searched plan", "spotlight latency, expert plan", "random search", "gain over", "proven"):
         assert text in done.stdout
 
 
@@ -97,9 +100,33 @@ def test_pareto_of_an_exhaustive_run_is_all_proven_in_throughput_against_area(fo
         assert point["is_proven"] == (not any(one["area_um2"] <= point["area_um2"] for one in faster))
     assert points[0]["is_proven"]
     assert front["budgets"][-1]["best"]["samples_per_s"] == points[0]["samples_per_s"]
+    assert all(budget["is_proven"] and budget["gap"] == 0.0 for budget in front["budgets"])
     shown = run("pareto", "run1", cwd=folder)
     assert "non-dominated" in shown.stdout
-    assert "budget" in shown.stdout
+    assert "best of its budget" in shown.stdout
+
+
+def test_pareto_solves_what_a_stopped_run_lacks(folder):
+    options = ("--scenario", "tiny.toml", "--out", "run2", "--workers", "1", "--time-limit", "0", "--json")
+    assert run("search", "vit-large", *options, cwd=folder).returncode == 4
+    whole = json.loads(run("pareto", "run1", "--json", cwd=folder).stdout)
+    done = run("pareto", "run2", "--coarse", "--json", cwd=folder)
+    assert done.returncode == 4, done.stderr
+    found = json.loads(done.stdout)
+    assert found["num_solved_exactly"] == 0
+    shown = run("pareto", "run2", "--coarse", cwd=folder)
+    assert "--solve" in shown.stdout
+    done = run("pareto", "run2", "--solve", "--workers", "1", "--json", cwd=folder)
+    assert done.returncode == 0, done.stderr
+    solved = json.loads(done.stdout)
+    assert solved["num_recorded"] == 0
+    for loose, proven, want in zip(found["budgets"], solved["budgets"], whole["budgets"], strict=True):
+        best = want["best"]["samples_per_s"] if want["best"] else 0.0
+        assert (loose["is_proven"], loose["gap"]) == ((False, None) if best else (True, 0.0))
+        assert loose["bound_samples_per_s"] >= best * (1 - 1e-9)
+        assert proven["is_proven"]
+        assert (proven["best"] or {"samples_per_s": 0.0})["samples_per_s"] == pytest.approx(best, rel=1e-9)
+    assert run("pareto", "run2", "--coarse", "--solve", cwd=folder).returncode == 2
 
 
 def test_pareto_without_a_run_is_one_line(tmp_path):
@@ -119,6 +146,16 @@ def test_sensitivity_searches_again_with_one_thing_changed(folder):
     assert less["objective"] <= found["base"]["objective"] <= more["objective"]
     assert more["chip"]["hbm_bytes_per_s"] == 2 * found["base"]["chip"]["hbm_bytes_per_s"]
     assert "hbm x 0.5" in (folder / "moves.html").read_text()
+
+
+def test_sensitivity_out_of_time_is_unknown_not_infeasible(folder):
+    options = ("--scenario", "tiny.toml", "--workers", "1", "--knob", "hbm", "--time-limit", "0")
+    done = run("sensitivity", "vit-large", *options, "--json", cwd=folder)
+    assert done.returncode == 4, done.stderr
+    found = json.loads(done.stdout)
+    assert found["base"]["status"] == "unknown"
+    assert found["base"]["gap"] is None
+    assert not any(one["is_proven"] for one in found["changes"])
 
 
 def test_sensitivity_knows_its_knobs(folder):

@@ -29,7 +29,6 @@ num_vector_cores = [2]
 vector_lanes = [128, 512]
 global_buffer_mib = [8]
 num_hbm_stacks = [1, 2]
-area_floor_fraction = 0.0
 [cluster]
 num_devices = {devices}
 levels = [{{ num_devices = {devices}, bytes_per_s = 50e9, latency_s = 1e-6 }}]
@@ -111,10 +110,34 @@ def test_designs_near_the_best_can_be_counted_later(config, undisturbed, tmp_pat
 
 def test_out_of_time_there_is_no_claim(config, undisturbed):
     code, answer, _ = search(config, "--time-limit", 0, "--workers", 1)
-    assert code == 3
+    assert code == 4
     assert (answer["status"], answer["chip"], answer["plans"]) == ("unknown", None, [])
     assert answer["reason"] == "stopped before a plan was found"
     assert answer["bound"] >= undisturbed[1]["objective"]
+    certificate = answer["certificate"]
+    # Nothing is solved: none is known to be near the best, and any may be.
+    assert set(map(tuple, certificate["num_within"].values())) == {(0, certificate["num_designs"])}
+    shown = rephaze("search", "--config", config, "--time-limit", 0, "--workers", 1)
+    assert shown.returncode == 4
+    assert f"any of {certificate['num_designs']} designs may have a plan" in " ".join(shown.stdout.split())
+
+
+def test_the_answer_says_over_what_it_is_proven(config, undisturbed):
+    certificate = undisturbed[1]["certificate"]
+    assert "area up to 339.38 mm² (corrected model); no floor" in certificate["designs_scope"]
+    assert "tp 1 where legal; microbatch 1, 4; recompute none, block, stage" in certificate["plans_scope"]
+    assert certificate["num_unproven"] == 0
+    shown = " ".join(rephaze("search", "--config", config, "--workers", 1).stdout.split())
+    assert f"over {certificate['num_designs']} designs: {certificate['designs_scope']}" in shown
+    assert f"and plans {certificate['plans_scope']}; every schedule that matters proven" in shown
+
+
+def test_a_floor_is_told(tmp_path):
+    path = write_config(tmp_path / "run.toml")
+    path.write_text(path.read_text().replace("[space]", "[space]\narea_floor_fraction = 0.05"))
+    code, answer, _ = search(path, "--workers", 1)
+    assert code == 0
+    assert "none below a floor of 16.97 mm² but single-core chips" in answer["certificate"]["designs_scope"]
 
 
 def test_nothing_fits(tmp_path):
@@ -140,7 +163,7 @@ def test_ctrl_c_ends_with_the_best_so_far(config, undisturbed, tmp_path, moment)
     answer = json.loads(printed)
     assert "Traceback" not in errors
     assert answer["status"] in ("unknown", "feasible", "optimal")
-    assert process.returncode == (0 if answer["chip"] else 3)
+    assert process.returncode == (0 if answer["chip"] else 4)
     if answer["chip"]:
         assert answer["objective"] <= undisturbed[1]["objective"] <= answer["bound"]
     code, resumed, _ = search(config, "--out", folder, "--resume", "--workers", 1)
@@ -249,7 +272,7 @@ def test_a_changed_model_file_is_refused(tmp_path):
     shutil.copy(DATA / "tiny-gpt-fused.json.gz", model)
     config = tmp_path / "run.toml"
     config.write_text(SPACE.format(models=f'"{model}"', devices=8, batch=32))
-    assert search(config, "--out", tmp_path / "run", "--workers", 1, "--time-limit", 0)[0] == 3
+    assert search(config, "--out", tmp_path / "run", "--workers", 1, "--time-limit", 0)[0] == 4
     shutil.copy(DATA / "tiny-llama-fused.json.gz", model)
     code, _, errors = search(config, "--out", tmp_path / "run", "--workers", 1, "--resume")
     assert code == 1

@@ -43,7 +43,6 @@ num_vector_cores = [2]
 vector_lanes = [128, 512]
 global_buffer_mib = [8]
 num_hbm_stacks = [1, 2]
-area_floor_fraction = 0.0
 [cluster]
 num_devices = 8
 levels = [{ num_devices = 8, bytes_per_s = 50e9, latency_s = 1e-6 }]

@@ -37,8 +37,10 @@ def small_settings(
     link = {"num_devices": num_devices, "bytes_per_s": 10 ** rng.uniform(9, 11)}
     if scenario == "default":
         link["latency_s"] = rng.choice((0.0, 1e-6))
+    # The paper's space leaves small chips out.
+    floor = {"area_floor_fraction": 0.0} if scenario == "paper" else {}
     changes = {
-        "space": chosen | {"area_floor_fraction": 0.0} | (space or {}),
+        "space": chosen | floor | (space or {}),
         "cluster": {"num_devices": num_devices, "levels": [link]},
         "training": {
             "global_batch": rng.choice((8, 12, 64)),

@@ -13,6 +13,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from rephaze.cli.output import ExitCode, JsonOption, print_json, stderr, stdout
+from rephaze.cli.tables import print_table
 from rephaze.errors import SpecError
 
 if TYPE_CHECKING:
@@ -87,7 +88,7 @@ def compare(
         if html is not None:
             stdout.print(f"page written to {html}", highlight=False, markup=False, soft_wrap=True)
     if not any(one.objective > 0 for one in found.baselines):
-        raise typer.Exit(ExitCode.INFEASIBLE)
+        raise typer.Exit(ExitCode.UNKNOWN if found.status == "unknown" else ExitCode.INFEASIBLE)
 
 
 def _recorded(folders: list[Path]) -> list[RecordedRun]:
@@ -153,6 +154,8 @@ def _baseline_record(one: Baseline, expert: float, searched: float) -> dict[str,
     return {
         "name": one.name,
         "objective": one.objective,
+        "bound": one.bound,
+        "is_proven": one.is_proven,
         "ratio_to_tpuv4_expert": one.objective / expert if expert > 0 else None,
         "ratio_to_tpuv4_searched": one.objective / searched if searched > 0 else None,
         "samples_per_s": [plan.samples_per_s if plan else None for plan in answer.plans] if answer else [],
@@ -169,12 +172,15 @@ def _gains_record(gains: GainSplit) -> dict[str, Any]:
     return {
         "start": gains.start,
         "total_gain_factor": gains.total_gain_factor,
+        "is_proven": gains.is_proven,
         "note": gains.note,
         "steps": [
             {
                 "cause": step.cause,
                 "gain_factor": step.gain_factor,
+                "is_proven": step.is_proven,
                 "objective": step.answer.objective,
+                "bound": step.answer.bound,
                 "area_um2": step.answer.area_um2,
                 "exceeds_area_limit": step.exceeds_area_limit,
                 "chip": asdict(step.answer.chip),
@@ -190,13 +196,14 @@ def _print(found: Comparison) -> None:
     title = unit if len(models) == 1 else f"{found.settings.aggregate} {unit}"
     table = Table(box=None, pad_edge=False, collapse_padding=True, header_style="bold")
     table.add_column("baseline", no_wrap=True)
-    for name in (title, "vs expert", "vs searched", "chips", "s"):
+    for name in (title, "gap", "vs expert", "vs searched", "chips", "s"):
         table.add_column(name, justify="right")
     expert, searched = found.baselines[0].objective, found.baselines[1].objective
     for one in found.baselines:
         table.add_row(
             escape(one.name),
             _value(one.objective) if one.objective > 0 else "none",
+            _gap(one),
             *(
                 f"{one.objective / base:.3f}x" if base > 0 and one.objective > 0 else "-"
                 for base in (expert, searched)
@@ -205,8 +212,12 @@ def _print(found: Comparison) -> None:
             f"{one.search_s:.1f}",
         )
     stdout.print(f"[bold]{escape(', '.join(models))}[/], scenario {found.settings.scenario.name}", highlight=False)
-    stdout.print(table)
-    stdout.print("  vs: over tpuv4 with the expert and the searched plan; chips: looked at", highlight=False)
+    print_table(table)
+    stdout.print(
+        "  gap: how much more schedules that are not proven might give; vs: over tpuv4 with the expert and the "
+        "searched plan; chips: looked at",
+        highlight=False,
+    )
     for one in found.baselines:
         if one.note:
             stdout.print(f"  {one.name}: {one.note}", highlight=False, markup=False)
@@ -216,6 +227,14 @@ def _print(found: Comparison) -> None:
         _print_sharing(found.sharing)
 
 
+def _gap(one: Baseline) -> str:
+    if one.answer is None:
+        return "-"
+    if one.is_proven:
+        return "proven" if one.objective > 0 else "-"
+    return f"{one.answer.gap:.2%}" if one.objective > 0 else "not proven"
+
+
 def _value(objective: float) -> str:
     """Samples a second with one digit; per area, watt or dollar with the digits it has."""
     return f"{objective:,.1f}" if objective >= 10 else f"{objective:.4g}"
@@ -223,11 +242,18 @@ def _value(objective: float) -> str:
 
 def _print_gains(gains: GainSplit) -> None:
     factors = " x ".join(
-        f"{step.cause} {step.gain_factor:.3f}{'*' if step.exceeds_area_limit else ''}" for step in gains.steps
+        f"{step.cause} {step.gain_factor:.3f}"
+        f"{'*' if step.exceeds_area_limit else ''}{'' if step.is_proven else '~'}"
+        for step in gains.steps
     )
-    stdout.print(f"[bold]gain over {gains.start}[/]  {gains.total_gain_factor:.3f} = {factors}", highlight=False)
+    total = f"{gains.total_gain_factor:.3f}{'' if gains.is_proven else '~'}"
+    stdout.print(f"[bold]gain over {gains.start}[/]  {total} = {factors}", highlight=False)
     if any(step.exceeds_area_limit for step in gains.steps):
         stdout.print("  * a chip on the way that is over the area limit: counted, not offered", highlight=False)
+    if not (gains.is_proven and all(step.is_proven for step in gains.steps)):
+        stdout.print(
+            "  ~ rests on an objective that is not proven: its gap is in the table or --json", highlight=False
+        )
     if gains.note:
         stdout.print(f"  {gains.note}", highlight=False, markup=False)
 
@@ -245,4 +271,4 @@ def _print_sharing(sharing: tuple[Sharing, ...]) -> None:
             f"{one.lost_fraction:.1%}" + ("" if one.is_proven else " (not proven)"),
             f"{chip.num_tensor_cores} x {chip.tensor_width}x{chip.tensor_depth}, {chip.num_lanes} lanes",
         )
-    stdout.print(table)
+    print_table(table)

@@ -25,6 +25,9 @@ class ExitCode(IntEnum):
     ERROR = 1
     USAGE = 2
     INFEASIBLE = 3
+    """Proven: nothing fits."""
+    UNKNOWN = 4
+    """Stopped before anything was found: there may be an answer or not."""
 
 
 def print_json(record: dict[str, Any]) -> None:
@@ -34,11 +37,13 @@ def print_json(record: dict[str, Any]) -> None:
 
 
 def exit_code_of(statuses: Iterable[str]) -> ExitCode:
-    """The exit code for a batch of answers: any error, else anything infeasible, else found."""
+    """The exit code for a batch of answers: any error, else anything infeasible, unknown, else found."""
     seen = set(statuses)
     if "error" in seen:
         return ExitCode.ERROR
-    return ExitCode.INFEASIBLE if "infeasible" in seen else ExitCode.FOUND
+    if "infeasible" in seen:
+        return ExitCode.INFEASIBLE
+    return ExitCode.UNKNOWN if seen & {"unknown", "cutoff"} else ExitCode.FOUND
 
 
 def _plain(value: Any) -> Any:

@@ -12,6 +12,7 @@ from rephaze.cli.output import JsonOption, exit_code_of, print_json, stderr, std
 from rephaze.cli.problems import answer_all
 
 if TYPE_CHECKING:
+    from rephaze.search.one_chip import ChipProblem
     from rephaze.types.placement import PlacementProblem, PlanLimits
 
 
@@ -46,7 +47,8 @@ def place(
 ) -> None:
     """Find the fastest plan: tensor, data and pipeline degrees, stages, microbatch size, recompute.
 
-    Every answer is proven optimal, or says how far from it it may be. Exit code 3: nothing fits.
+    Every answer is proven optimal, or says what is not proven and how far from the optimum it may be. Exit code 3:
+    nothing fits; 4: the work limit was reached before a plan was found.
 
     Examples: [bold]rephaze place gpt3.json --why tp=8,pp=4[/] |
     [bold]rephaze place gpt3-175b --chip tpuv4 --devices 1024 --global-batch 4096[/]
@@ -61,8 +63,8 @@ def place(
     if chip is None:
         answers = answer_all([Path(name) for name in problems], lambda data: _answer_file(data, limits))
     else:
-        problem = _model_problem(problems, chip, devices, global_batch, scenario, quiet=json)
-        answers = iter([(f"{problems[0]} on {chip}", _answer(problem, limits))])
+        on_chip = _model_problem(problems, chip, devices, global_batch, scenario, quiet=json)
+        answers = iter([(f"{problems[0]} on {chip}", _answer_on_chip(on_chip, limits))])
     while True:
         with nullcontext() if json else stderr.status("placing"):
             answered = next(answers, None)
@@ -85,7 +87,7 @@ def place(
 
 def _model_problem(
     models: list[str], chip: str, devices: int | None, global_batch: int | None, scenario: str, *, quiet: bool
-) -> PlacementProblem:
+) -> ChipProblem:
     from dataclasses import replace
 
     from rephaze.errors import SpecError
@@ -111,6 +113,26 @@ def _model_problem(
                 status.update(f"mapping and scheduling layers: {done} of {total} degrees and microbatch sizes")
 
         return placement_on_chip(models[0], load_chip(chip), setting, show)
+
+
+def _answer_on_chip(on_chip: ChipProblem, limits: PlanLimits | None) -> dict[str, Any]:
+    from dataclasses import asdict, replace
+
+    from rephaze.types.placement import Placement, SolveStatus
+
+    if not on_chip.problem.graphs:
+        reason = "some operator can run on no core of this chip, at any degree and microbatch size"
+        nothing = Placement(status=SolveStatus.INFEASIBLE, bound_s=float("inf"), reason=reason)
+        answer: dict[str, Any] = {"status": str(nothing.status), "reason": reason}
+        return answer | {"_shown": (on_chip.problem, nothing, 0.0, None, None)}
+    answer = _answer(on_chip.problem, limits)
+    answer["num_layer_passes"] = on_chip.num_passes
+    answer["unproven_passes"] = [asdict(one) for one in on_chip.unproven]
+    problem, placement, *rest = answer["_shown"]
+    if placement.best is not None and placement.status is not SolveStatus.OPTIMAL and on_chip.said:
+        placement = replace(placement, reason=f"{placement.reason}: {on_chip.said}")
+        answer["reason"] = placement.reason
+    return answer | {"_shown": (problem, placement, *rest)}
 
 
 def _answer_file(data: dict[str, Any], limits: PlanLimits | None) -> dict[str, Any]:

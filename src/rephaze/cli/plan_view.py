@@ -47,10 +47,12 @@ def show_placement(
     """Print an answer, and the alternative asked about."""
     console.rule(Text(label))
     if placement.best is None:
-        console.print("[bold red]infeasible[/] ", end="")
+        console.print(f"[bold red]{placement.status}[/] ", end="")
         console.print(placement.reason, markup=False, highlight=False)
     else:
         proof = f"{placement.status}, no plan is faster than {placement.bound_s:.6g} s"
+        if placement.reason:
+            proof += f" (gap {placement.gap:.2%}): {placement.reason}"
         show_plan(console, problem, placement.best, f"{proof}; solved in {solve_s / S_PER_MS:.2f} ms", replay_s)
     if alternative is not None:
         _show_alternative(console, placement, alternative)
@@ -168,7 +170,7 @@ def _show_alternative(console: Console, placement: Placement, alternative: Alter
     if best is None or other is None:
         return
     table = Table(box=None, pad_edge=False, header_style="bold")
-    for name in ("", "optimum", "alternative", "difference"):
+    for name in ("", "optimum" if placement.status == "optimal" else "best found", "alternative", "difference"):
         table.add_column(name, justify="right" if name else "left")
     rows = [("batch s", best.batch_s, other.batch_s)]
     rows += [
@@ -182,7 +184,8 @@ def _show_alternative(console: Console, placement: Placement, alternative: Alter
     console.print(table)
     plan = other.plan
     console.print(
-        f"the alternative: tp {plan.tp}, pp {plan.pp}, dp {plan.dp}, microbatch {plan.microbatch}",
+        f"the alternative: tp {plan.tp}, pp {plan.pp}, dp {plan.dp}, microbatch {plan.microbatch}; "
+        f"{alternative.placement.status}, none such is faster than {alternative.placement.bound_s:.6g} s",
         highlight=False,
     )
 

@@ -72,7 +72,7 @@ def search(
     """Find the chip and the plan of each model that give the highest throughput, and prove it.
 
     Ctrl-C ends the search with the best found so far and an honest gap; a run recorded with --out goes on with
-    --resume, also after a crash.
+    --resume, also after a crash. Exit code 3: proven that nothing fits; 4: stopped before a plan was found.
 
     Examples:  rephaze search gpt2-xl   |   rephaze search gpt2-xl bert-large --scenario paper --out run1
     """
@@ -106,7 +106,7 @@ def search(
             if report is not None:
                 stdout.print(f"report in {report}", highlight=False, markup=False, soft_wrap=True)
     if result.chip is None:
-        raise typer.Exit(ExitCode.INFEASIBLE)
+        raise typer.Exit(ExitCode.UNKNOWN if result.status == "unknown" else ExitCode.INFEASIBLE)
 
 
 def _changes(
@@ -198,10 +198,19 @@ def _record(result: SearchResult) -> dict[str, Any]:
 
 
 def _print(settings: SearchSettings, result: SearchResult, out: Path | None) -> None:
+    certificate = result.certificate
     if result.chip is None:
         stdout.print(f"[yellow]{result.status}[/]: {result.reason}", highlight=False)
+        if result.status == "unknown":
+            _, most = next(iter(certificate.num_within.values()))
+            stdout.print(
+                f"any of {most:,} designs may have a plan, of {settings.objective} "
+                + (f"at most {result.bound:,.5g}" if isfinite(result.bound) else "not bounded yet"),
+                highlight=False,
+            )
+        _print_scope(result)
         return
-    chip, certificate = result.chip, result.certificate
+    chip = result.chip
     colour = "green" if result.status == "optimal" else "yellow"
     stdout.print(
         f"[bold {colour}]{result.status}[/] in {result.search_s:.1f} s: "
@@ -209,6 +218,8 @@ def _print(settings: SearchSettings, result: SearchResult, out: Path | None) -> 
         f"gap {result.gap:.3%}); scenario {settings.scenario.name}",
         highlight=False,
     )
+    if result.reason:
+        stdout.print(f"[yellow]not proven:[/] {result.reason}", highlight=False)
     stdout.print(
         f"[bold]chip[/]  {chip.num_tensor_cores} tensor cores of {chip.tensor_width}x{chip.tensor_depth}, "
         f"{chip.num_vector_cores} vector cores of {chip.vector_lanes} lanes, "
@@ -256,6 +267,23 @@ def _print(settings: SearchSettings, result: SearchResult, out: Path | None) -> 
         f"{certificate.num_infeasible:,} infeasible, dropped {removed or 'none'}; within {within}",
         highlight=False,
     )
+    _print_scope(result)
     stdout.print(f"[bold]held back by[/]  {certificate.binding}", highlight=False)
     if out is not None:
         stdout.print(f"run recorded in {out}", highlight=False)
+
+
+def _print_scope(result: SearchResult) -> None:
+    """Over what the proof ranges."""
+    certificate = result.certificate
+    plans = certificate.plans_scope
+    if certificate.num_unproven:
+        plans += f"; schedules not proven on {certificate.num_unproven:,} designs that might do better"
+    elif result.chip is not None:
+        plans += "; every schedule that matters " + ("proven" if result.status == "optimal" else "so far proven")
+    for heading, text in (
+        ("over", f"{certificate.num_designs:,} designs: {certificate.designs_scope}"),
+        ("and plans", plans),
+    ):
+        stdout.print(f"[bold]{heading}[/]  ", end="")
+        stdout.print(text, highlight=False, markup=False)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict
+from math import isfinite
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -11,13 +12,26 @@ from rich.table import Table
 
 from rephaze.cli.compare import step_progress
 from rephaze.cli.output import ExitCode, JsonOption, print_json, stdout
+from rephaze.cli.tables import print_table
 from rephaze.units import UM2_PER_MM2
 
 if TYPE_CHECKING:
     from rephaze.types.search import SearchResult
     from rephaze.types.sensitivity import Sensitivity
 
-_COLUMNS = ("changed", "objective", "over unchanged", "mm²", "chip", "tp", "pp", "dp", "microbatch", "status")
+_COLUMNS = (
+    "changed",
+    "objective",
+    "over unchanged",
+    "mm²",
+    "chip",
+    "tp",
+    "pp",
+    "dp",
+    "microbatch",
+    "status",
+    "gap",
+)
 
 
 def register(app: typer.Typer) -> None:
@@ -76,7 +90,8 @@ def sensitivity(
         if html is not None:
             stdout.print(f"page written to {html}", highlight=False, markup=False, soft_wrap=True)
     if found.base.chip is None:
-        raise typer.Exit(ExitCode.INFEASIBLE)
+        is_unknown = found.base.status == "unknown"
+        raise typer.Exit(ExitCode.UNKNOWN if is_unknown else ExitCode.INFEASIBLE)
 
 
 def _record(found: Sensitivity) -> dict[str, Any]:
@@ -84,8 +99,9 @@ def _record(found: Sensitivity) -> dict[str, Any]:
         return {
             "status": result.status,
             "objective": result.objective,
-            "bound": result.bound,
-            "gap": result.gap,
+            "bound": result.bound if isfinite(result.bound) else None,
+            "gap": result.gap if result.chip else None,
+            "reason": result.reason,
             "area_um2": result.area_um2,
             "chip": asdict(result.chip) if result.chip else None,
             "plans": [asdict(plan) | {"stages": len(plan.stages)} for plan in result.plans],
@@ -97,7 +113,13 @@ def _record(found: Sensitivity) -> dict[str, Any]:
         "scenario": found.settings.scenario.name,
         "base": plain(found.base),
         "changes": [
-            {"knob": one.knob, "factor": one.scale_factor, "gain_factor": one.gain_factor} | plain(one.result)
+            {
+                "knob": one.knob,
+                "factor": one.scale_factor,
+                "gain_factor": one.gain_factor,
+                "is_proven": one.is_proven,
+            }
+            | plain(one.result)
             for one in found.changes
         ],
     }
@@ -107,19 +129,22 @@ def _print(found: Sensitivity) -> None:
     table = Table(box=None, pad_edge=False, header_style="bold")
     for name in _COLUMNS:
         table.add_column(name, justify="left" if name in ("changed", "chip", "status") else "right")
-    table.add_row("nothing", *_cells(found.base, 1.0))
+    table.add_row("nothing", *_cells(found.base, "1.000x"))
     for one in found.changes:
-        table.add_row(f"{one.knob} x {one.scale_factor:g}", *_cells(one.result, one.gain_factor))
-    stdout.print(table)
+        gain = f"{one.gain_factor:.3f}x{'' if one.is_proven else '~'}" if one.gain_factor > 0 else "-"
+        table.add_row(f"{one.knob} x {one.scale_factor:g}", *_cells(one.result, gain))
+    print_table(table)
+    if not all(one.is_proven for one in found.changes):
+        stdout.print("~ not proven: one of the two searches has a gap, or found nothing", highlight=False)
 
 
-def _cells(result: SearchResult, gain_factor: float) -> tuple[str, ...]:
+def _cells(result: SearchResult, gain: str) -> tuple[str, ...]:
     chip = result.chip
     if chip is None:
-        return ("none", "", "", "", "", "", "", "", result.status)
+        return ("none", "", "", "", "", "", "", "", result.status, "")
     return (
         f"{result.objective:,.5g}",
-        f"{gain_factor:.3f}x",
+        gain,
         f"{result.area_um2 / UM2_PER_MM2:,.1f}",
         chip.in_words,
         *(
@@ -127,4 +152,5 @@ def _cells(result: SearchResult, gain_factor: float) -> tuple[str, ...]:
             for name in ("tp", "pp", "dp", "microbatch")
         ),
         result.status,
+        f"{result.gap:.2%}",
     )

@@ -69,6 +69,8 @@ def _print(scenario: Scenario, census: DesignCensus) -> None:
     table.add_column(justify="right")
     table.add_column()
     model = scenario.space.area_model
+    floor = f"floor {floor_mm2:,.2f} mm²" if floor_mm2 else "no floor"
+    stdout.print(f"area limit {limit_mm2:,.2f} mm² ({model} model), {floor}", highlight=False)
     table.add_row(f"{census.num_grid_points:,}", "grid points")
     removed = [
         (census.num_above_area_limit, f"above the area limit of {limit_mm2:,.2f} mm² ({model} model)"),

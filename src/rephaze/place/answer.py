@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
+import numpy as np
+
 from rephaze.place.precision import named_precision
 from rephaze.place.price import price_plan
 from rephaze.place.solver import PAPER_LONGEST_LOAD_S, Placer, Solution
@@ -39,23 +41,61 @@ def find_placement(
         cutoff_s: Give up once no plan can be faster than this.
     """
     placer = Placer(problem, limits)
-    return describe_solution(placer, placer.solve(cutoff_s=cutoff_s))
+    return describe_solution(placer, placer.solve(cutoff_s=cutoff_s), cutoff_s)
 
 
-def describe_solution(placer: Placer, solution: Solution) -> Placement:
-    """A solution as an answer: its plan priced from the definitions, or what is in the way."""
+def describe_solution(placer: Placer, solution: Solution, cutoff_s: float = math.inf) -> Placement:
+    """A solution as an answer: its plan priced from the definitions, or what is in the way.
+
+    Its bound holds also if layers whose times are not proven shortest turn out as fast as their bounds.
+
+    Args:
+        placer: What solved it.
+        solution: For the problem's own times.
+        cutoff_s: The limit it was solved with.
+    """
     problem = placer.problem
-    if solution.status is SolveStatus.CUTOFF:
-        return Placement(status=solution.status, bound_s=solution.bound_s, reason="nothing below the cutoff")
     if solution.status is SolveStatus.INFEASIBLE:
         return Placement(
             status=solution.status, bound_s=math.inf, reason=explain_infeasible(problem, placer.limits)
         )
+    least_s = _bound_with_faster_layers(placer, solution)
+    if solution.status is SolveStatus.CUTOFF:
+        is_limited = math.isfinite(cutoff_s)
+        reason = "nothing below the cutoff" if is_limited else "the work limit was reached before a plan was found"
+        return Placement(status=solution.status, bound_s=least_s, reason=reason)
     best = price_plan(problem, placer.plan(solution))
     assert best.fits, "the solver chose a plan that does not fit"
     assert math.isclose(best.batch_s, solution.batch_s, rel_tol=PRICE_TOLERANCE), "solver and price differ"
-    bound_s = best.batch_s if solution.status is SolveStatus.OPTIMAL else solution.bound_s
-    return Placement(status=solution.status, bound_s=bound_s, best=best)
+    unproven = []
+    if solution.status is not SolveStatus.OPTIMAL:
+        unproven.append("the search for plans reached its work limit")
+    if least_s < solution.bound_s:
+        unproven.append("some layer times are not proven shortest")
+    if not unproven:
+        return Placement(status=SolveStatus.OPTIMAL, bound_s=best.batch_s, best=best)
+    return Placement(status=SolveStatus.FEASIBLE, bound_s=least_s, best=best, reason="; ".join(unproven))
+
+
+def _bound_with_faster_layers(placer: Placer, solution: Solution) -> float:
+    """A time no plan beats, were every layer as fast as its bound."""
+    graphs = placer.problem.graphs
+    layers = [layer for graph in graphs for layer in graph.layers]
+    if all(layer.forward_bound_s is None and layer.backward_bound_s is None for layer in layers):
+        return solution.bound_s
+    times = [
+        (
+            np.array([_least(layer.forward_bound_s, layer.forward_s) for layer in graph.layers]),
+            np.array([_least(layer.backward_bound_s, layer.backward_s) for layer in graph.layers]),
+        )
+        for graph in graphs
+    ]
+    # Only plans faster than the one found can lower the bound.
+    return min(solution.bound_s, placer.solve(times, min(solution.batch_s, solution.bound_s)).bound_s)
+
+
+def _least(bound_s: float | None, time_s: float) -> float:
+    return time_s if bound_s is None else bound_s
 
 
 def explain_infeasible(problem: PlacementProblem, limits: PlanLimits | None = None) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import asdict
 from typing import Any
 
@@ -16,6 +17,8 @@ def placement_record(problem: PlacementProblem, placement: Placement) -> dict[st
         "status": str(placement.status),
         "batch_s": placement.best.batch_s,
         "bound_s": placement.bound_s,
+        "gap": placement.gap if math.isfinite(placement.gap) else None,
+        **({"reason": placement.reason} if placement.reason else {}),
         **priced_record(problem, placement.best),
     }
 

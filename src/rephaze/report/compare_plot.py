@@ -56,11 +56,19 @@ def write_comparison_html(path: Path, comparison: Comparison) -> Path:
                 step.cause,
                 f"{step.gain_factor:.3f}x",
                 f"{step.answer.objective:,.4g}",
-                "over the area limit" if step.exceeds_area_limit else "",
+                "; ".join(
+                    said
+                    for said, holds in (
+                        ("over the area limit", step.exceeds_area_limit),
+                        ("not proven", not step.is_proven),
+                    )
+                    if holds
+                ),
             )
             for step in gains.steps
         ]
-        rows.append(("all together", f"{gains.total_gain_factor:.3f}x", "", ""))
+        proof = "" if gains.is_proven else "not proven"
+        rows.append(("all together", f"{gains.total_gain_factor:.3f}x", "", proof))
         lead = f"From {gains.start} to the searched chip, one thing changed at a time in this order. {gains.note}"
         body = paragraph(lead) + table(("cause", "factor", str(settings.objective), ""), rows)
         sections.append(Section(title="The gain by cause", body=body))
@@ -70,7 +78,7 @@ def write_comparison_html(path: Path, comparison: Comparison) -> Path:
                 one.model,
                 f"{one.common_samples_per_s:,.1f}",
                 f"{one.own_samples_per_s:,.1f}",
-                f"{one.lost_fraction:.1%}",
+                f"{one.lost_fraction:.1%}" + ("" if one.is_proven else " (not proven)"),
             )
             for one in comparison.sharing
         ]
@@ -83,6 +91,7 @@ def write_comparison_html(path: Path, comparison: Comparison) -> Path:
 _HEADER = (
     "baseline",
     "objective",
+    "gap",
     "over tpuv4, expert plan",
     "over tpuv4, searched plan",
     "chips looked at",
@@ -97,4 +106,5 @@ def _row(one: Baseline, comparison: Comparison) -> tuple[str, ...]:
         for base in comparison.baselines[:2]
     ]
     value = f"{one.objective:,.5g}" if one.objective > 0 else "none"
-    return (one.name, value, *ratios, f"{one.num_evaluations:,}", f"{one.search_s:.1f}", one.note)
+    gap = "" if one.answer is None or not one.objective else "proven" if one.is_proven else f"{one.answer.gap:.2%}"
+    return (one.name, value, gap, *ratios, f"{one.num_evaluations:,}", f"{one.search_s:.1f}", one.note)

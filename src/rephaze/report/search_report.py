@@ -50,7 +50,7 @@ _AGGREGATES = {
 }
 _STATUS_TEXT = {
     SearchStatus.OPTIMAL: "No design of the space does better under this cost model: proven.",
-    SearchStatus.FEASIBLE: "The search ended before the proof was complete.",
+    SearchStatus.FEASIBLE: "The proof is not complete: something up to the bound may do better.",
     SearchStatus.INFEASIBLE: "No design of the space can train what was asked for.",
     SearchStatus.UNKNOWN: "The search ended before it had found a plan.",
 }
@@ -154,6 +154,10 @@ def _certificate(result: SearchResult) -> str:
     body += table(
         ["designs", "number", "share"], [[name, f"{count:,}", f"{count / total:.2%}"] for name, count in rows]
     )
+    if proof.designs_scope:
+        body += heading("Over what") + paragraph(f"Designs: {proof.designs_scope}. Plans: {proof.plans_scope}.")
+    if proof.num_unproven:
+        body += paragraph(f"Schedules not proven on {proof.num_unproven:,} designs that might do better.", "note")
     if result.chip is None:
         return body
     body += heading("Near the best")

@@ -42,8 +42,10 @@ def sensitivity_figure(found: Sensitivity) -> Any:
 
 def write_sensitivity_html(path: Path, found: Sensitivity) -> Path:
     """Write the study as one self-contained page and return its path."""
-    rows = [("nothing", *_row(found.base, 1.0))]
-    rows += [(f"{one.knob} x {one.scale_factor:g}", *_row(one.result, one.gain_factor)) for one in found.changes]
+    rows = [("nothing", *_row(found.base, "1.000x"))]
+    for one in found.changes:
+        gain = f"{one.gain_factor:.3f}x" + ("" if one.is_proven else " (not proven)")
+        rows.append((f"{one.knob} x {one.scale_factor:g}", *_row(one.result, gain)))
     sections = [
         Section(title="What each assumption is worth", body=figure(sensitivity_figure(found))),
         Section(title="The best chip under each", body=table(_HEADER, rows)),
@@ -53,15 +55,15 @@ def write_sensitivity_html(path: Path, found: Sensitivity) -> Path:
     return write_page(path, title="rephaze sensitivity", lead=lead, sections=sections)
 
 
-def _row(result: SearchResult, gain_factor: float) -> tuple[str, ...]:
+def _row(result: SearchResult, gain: str) -> tuple[str, ...]:
     chip = result.chip
     if chip is None:
         return ("none", "", "", "", "", str(result.status))
     return (
         f"{result.objective:,.5g}",
-        f"{gain_factor:.3f}x",
+        gain,
         f"{result.area_um2 / UM2_PER_MM2:,.1f}",
         chip.in_words,
         "; ".join(f"{plan.tp} x {plan.pp} x {plan.dp}, {plan.microbatch}" for plan in result.plans),
-        str(result.status),
+        str(result.status) if result.gap == 0 else f"{result.status}, gap {result.gap:.2%}",
     )

@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -164,7 +165,8 @@ def search_by_area_groups(yardstick: Yardstick, budget: int) -> Baseline:
         before = best
         best, tried = _best_of(yardstick, group[: budget - num_tried], best)
         num_tried += tried
-        since_better = 0 if best is not before else since_better + 1
+        is_better = best is not None and (before is None or best.objective > before.objective)
+        since_better = 0 if is_better else since_better + 1
         if best is not None and since_better >= PATIENCE_GROUPS:
             note = f"stopped by its own rule after {num_groups + 1} groups"
             break
@@ -190,7 +192,8 @@ def _best_of(
 ) -> tuple[Evaluation | None, int]:
     """The best design of those given and ``best``, and how many were looked at.
 
-    A design is dropped as soon as a bound shows it no better: the same answer, sooner.
+    A design is dropped as soon as a bound shows it no better: the same answer, sooner. The bound of the best is
+    what any of those looked at might reach, had its schedules been proven.
     """
     if not designs:
         return best, 0
@@ -199,6 +202,8 @@ def _best_of(
     for position, design in enumerate(designs):
         own = [model.chip(position) for model in bounds]
         found = evaluator.evaluate(design, own, best.objective if best else -math.inf)
-        if found.is_exact and found.objective > (best.objective if best else 0.0):
-            best = found
+        if not found.is_exact or found.objective <= 0.0:
+            continue
+        better = found if best is None or found.objective > best.objective else best
+        best = replace(better, bound=max(found.bound, best.bound if best else 0.0))
     return best, len(designs)

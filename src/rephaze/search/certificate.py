@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -9,9 +11,11 @@ from rephaze.hardware.area import chip_area
 from rephaze.hardware.template import build_chips
 from rephaze.search.engine import EngineOutcome
 from rephaze.search.evaluator import MAPPED, PLACED, SOLVED, SpaceEvaluator
+from rephaze.types.placement import Recompute
 from rephaze.types.run import NOT_REMOVED, BoundTable
-from rephaze.types.search import Certificate
+from rephaze.types.search import Certificate, Objective, SearchSettings
 from rephaze.types.space import DesignSpace
+from rephaze.units import UM2_PER_MM2
 
 Floats = NDArray[np.float64]
 
@@ -58,7 +62,49 @@ def certify(evaluator: SpaceEvaluator, outcome: EngineOutcome, coarse_d: Floats)
         num_infeasible=no_plan,
         num_within=_within(outcome, coarse_d[is_unrefined], np.array(refined_only)),
         binding="" if outcome.incumbent is None else binding_of(evaluator, outcome.incumbent.design),
+        designs_scope=designs_scope(evaluator.settings.scenario.space),
+        plans_scope=plans_scope(evaluator.settings),
+        num_unproven=_num_unproven(outcome),
     )
+
+
+def designs_scope(space: DesignSpace) -> str:
+    """The limits a design had to keep to, in words."""
+    parts = [f"area up to {space.area_limit_um2 / UM2_PER_MM2:,.2f} mm² ({space.area_model} model)"]
+    if space.area_floor_um2:
+        floor_mm2 = space.area_floor_um2 / UM2_PER_MM2
+        parts.append(f"none below a floor of {floor_mm2:,.2f} mm² but single-core chips")
+    else:
+        parts.append("no floor")
+    if np.isfinite(space.power_limit_w):
+        parts.append(f"power up to {space.power_limit_w:,.0f} W")
+    parts.extend(rule.text for rule in space.constraints)
+    return "; ".join(parts)
+
+
+def plans_scope(settings: SearchSettings) -> str:
+    """The plans a model could choose from, in words."""
+    training = settings.scenario.training
+
+    def listed(values: Sequence[object]) -> str:
+        return ", ".join(str(value) for value in values)
+
+    mixed = "stage by stage" if set(training.recompute) == set(Recompute) else "one for all stages"
+    parts = [
+        f"tp {listed(training.tp_degrees)} where legal",
+        f"microbatch {listed(training.microbatches)}",
+        f"recompute {listed(training.recompute)} ({mixed})",
+        f"any dp, pp and stages under {settings.scenario.placement_model}",
+    ]
+    if settings.objective is Objective.PER_WATT:
+        parts.append("of each tp, microbatch and policy the fastest")
+    return "; ".join(parts)
+
+
+def _num_unproven(outcome: EngineOutcome) -> int:
+    """Designs solved whose schedules, were they as short as their bounds, might beat the incumbent."""
+    best = outcome.incumbent.objective if outcome.incumbent else 0.0
+    return sum(item.is_exact and item.bound > best * (1 + 1e-12) for item in outcome.evaluations.values())
 
 
 def bound_table(outcome: EngineOutcome, coarse_d: Floats) -> BoundTable:
@@ -87,7 +133,10 @@ def bound_table(outcome: EngineOutcome, coarse_d: Floats) -> BoundTable:
 
 def _within(outcome: EngineOutcome, coarse_left: Floats, refined_left: Floats) -> dict[str, tuple[int, int]]:
     if outcome.incumbent is None:
-        return dict.fromkeys(WITHIN, (0, 0))
+        # Any design that may have a plan may be the best, or as near to it as one likes.
+        maybe = int((coarse_left > 0).sum()) + int((refined_left > 0).sum())
+        maybe += sum(item.bound > 0 for item in outcome.evaluations.values())
+        return dict.fromkeys(WITHIN, (0, maybe))
     found = {}
     for name, part in WITHIN.items():
         floor = outcome.incumbent.objective * (1 - part)

@@ -167,7 +167,7 @@ def _searched(yardstick: Yardstick, result: SearchResult) -> Baseline:
     proof = "proven optimal" if is_proven else f"{result.status}, gap {result.gap:.2%}"
     return Baseline(
         name=SEARCHED,
-        answer=None if result.chip is None else yardstick.answer(result.chip, result.plans),
+        answer=None if result.chip is None else yardstick.answer(result.chip, result.plans, bound=result.bound),
         num_evaluations=certificate.num_solved_exactly + while_solving,
         search_s=result.search_s,
         note=f"{proof} over {certificate.num_designs:,} designs" if result.chip else result.reason,

@@ -45,6 +45,11 @@ class PassTimes:
     bound_cycles: int
     energy_j: float
 
+    @property
+    def is_proven(self) -> bool:
+        """No schedule of the pass is shorter."""
+        return self.bound_cycles >= self.cycles
+
 
 def placed_bound_s(
     work: ModelWork, unit: Unit, memory: Memory, forward_s_t: Floats, backward_s_t: Floats, cutoff_s: float
@@ -147,11 +152,21 @@ class ChipSolver:
             stages=stages,
         )
 
-    def priced(self, work: ModelWork, unit: Unit, memory: Memory, plan: Plan) -> PricedPlan:
-        """A plan priced by the independent evaluator, with this chip's layer times."""
+    def least_batch_s(self, work: ModelWork, unit: Unit, memory: Memory, priced: PricedPlan) -> float:
+        """The time of a priced plan were every schedule that is not proven as short as its bound."""
+        kinds = range(len(work.passes[unit.tp]))
+        passes = [self.pass_times(work, unit.tp, unit.microbatch, kind, d) for kind in kinds for d in (0, 1)]
+        if all(one.is_proven for one in passes):
+            return priced.batch_s
+        return self.priced(work, unit, memory, priced.plan, use_bounds=True).batch_s
+
+    def priced(
+        self, work: ModelWork, unit: Unit, memory: Memory, plan: Plan, *, use_bounds: bool = False
+    ) -> PricedPlan:
+        """A plan priced by the independent evaluator, with this chip's layer times (or their bounds)."""
         from dataclasses import replace
 
-        forward, backward = self._columns(work, unit, proven=True)
+        forward, backward = self._columns(work, unit, proven=True, use_bounds=use_bounds)
         problem = work.placement_problem((unit,), memory)
         graph = problem.graphs[0]
         layers = tuple(

@@ -6,7 +6,7 @@ import math
 import tomllib
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cache
 from importlib.resources import files
 from typing import Any
@@ -55,6 +55,21 @@ def split_evenly(layer_type_of: Sequence[int], num_stages: int) -> tuple[tuple[i
     return tuple(tuple(range(first, last)) for first, last in zip(begins, ends, strict=True))
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ExpertPlan:
+    """The expert's plan of a model on a chip."""
+
+    plan: ModelPlan | None
+    bound_s: float
+    """No form of it is faster; below the plan's time if a schedule is not proven, infinite without a plan."""
+    reason: str
+    """Why there is none."""
+
+
+def _none(reason: str) -> ExpertPlan:
+    return ExpertPlan(plan=None, bound_s=math.inf, reason=reason)
+
+
 class ExpertPlanner:
     """Expert plans of models under one scenario.
 
@@ -66,10 +81,8 @@ class ExpertPlanner:
         self.scenario = scenario
         self._works: dict[tuple[str, int], ModelWork] = {}
 
-    def best_plan(
-        self, solver: ChipSolver, model: str, memories: Sequence[Memory]
-    ) -> tuple[ModelPlan | None, str]:
-        """The fastest form of the expert plan that fits the chip, or None and why there is none.
+    def best_plan(self, solver: ChipSolver, model: str, memories: Sequence[Memory]) -> ExpertPlan:
+        """The fastest form of the expert plan that fits the chip, or why there is none.
 
         Args:
             solver: Of the chip.
@@ -79,19 +92,21 @@ class ExpertPlanner:
         num_devices = self.scenario.cluster.num_devices
         degrees = expert_degrees(model, num_devices)
         if degrees is None:
-            return None, f"no expert plan of {model} is published"
+            return _none(f"no expert plan of {model} is published")
         told = f"the expert plan of {model} (pp {degrees.pp}, dp {degrees.dp}, tp {degrees.tp})"
         if degrees.dp < 1:
-            return None, f"the expert plan of {model} needs more than {num_devices} chips"
+            return _none(f"the expert plan of {model} needs more than {num_devices} chips")
         legal = load_model(model, self.scenario.attention).legal_tp
         if degrees.tp not in legal:
-            return None, f"{told} is impossible: the model can be sharded {', '.join(map(str, legal))} ways only"
+            return _none(f"{told} is impossible: the model can be sharded {', '.join(map(str, legal))} ways only")
         work = self._work(model, degrees.tp)
         stages = split_evenly(work.layer_type_of, degrees.pp)
         if stages is None:
-            return None, f"{told} is impossible: the model has fewer blocks than stages"
-        best, fullest = None, math.inf
+            return _none(f"{told} is impossible: the model has fewer blocks than stages")
+        best, fullest, bound_s = None, math.inf, math.inf
         for unit, priced in self._candidates(solver, work, degrees, stages, memories[-1]):
+            if priced.fits:
+                bound_s = min(bound_s, solver.least_batch_s(work, unit, memories[-1], priced))
             fullest = min(fullest, max(stage.memory.total_bytes for stage in priced.stages))
             if (
                 priced.fits
@@ -100,8 +115,9 @@ class ExpertPlanner:
             ):
                 best = (unit, priced)
         if best is None:
-            return None, self._why_not(told, degrees, memories[-1], fullest)
-        return self._reported(solver, work, *best, memories), ""
+            return _none(self._why_not(told, degrees, memories[-1], fullest))
+        plan = self._reported(solver, work, *best, memories)
+        return ExpertPlan(plan=plan, bound_s=min(bound_s, plan.batch_s), reason="")
 
     def _candidates(
         self,

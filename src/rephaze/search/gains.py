@@ -44,14 +44,20 @@ def split_gain(
     start = expert if has_expert else searched
     limit_um2 = yardstick.settings.scenario.space.area_limit_um2
     steps: list[GainStep] = []
-    value = start.objective
+    before = start
 
     def add(cause: str, answer: ChipAnswer) -> None:
-        nonlocal value
-        exceeds = answer.area_um2 > limit_um2 * (1 + 1e-12)
-        factor = answer.objective / value
-        steps.append(GainStep(cause=cause, gain_factor=factor, answer=answer, exceeds_area_limit=exceeds))
-        value = answer.objective
+        nonlocal before
+        steps.append(
+            GainStep(
+                cause=cause,
+                gain_factor=answer.objective / before.objective,
+                answer=answer,
+                exceeds_area_limit=answer.area_um2 > limit_um2 * (1 + 1e-12),
+                is_proven=before.is_proven and answer.is_proven,
+            )
+        )
+        before = answer
 
     if has_expert:
         add(PLACEMENT, searched)
@@ -70,6 +76,7 @@ def split_gain(
         start=TPUV4_EXPERT if has_expert else TPUV4_SEARCHED,
         steps=tuple(steps),
         total_gain_factor=winner.objective / start.objective,
+        is_proven=start.is_proven and winner.is_proven,
         note=note,
     )
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import replace
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
 
 from rephaze.errors import SpecError
 from rephaze.estimate.gemm_costs import GemmMemo
@@ -14,6 +14,7 @@ from rephaze.search.exact import ChipSolver
 from rephaze.search.layer_problem import layer_problem
 from rephaze.search.work import Memory, ModelWork
 from rephaze.types.chip import Chip, chip_table
+from rephaze.types.latency import IMPOSSIBLE_CYCLES
 from rephaze.types.placement import LayerGraph, PlacementProblem, RecomputePolicy
 from rephaze.types.scenario import Scenario
 from rephaze.types.schedule import Exclusion, ScheduleProblem
@@ -69,9 +70,40 @@ def layer_problems(
     ]
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class UnprovenPass:
+    """A pass of a layer type whose schedule was not proven shortest."""
+
+    layer: str
+    direction: str
+    tp: int
+    microbatch: int
+    makespan_cycles: int
+    bound_cycles: int
+    """No schedule is shorter than this."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ChipProblem:
+    """The placement problem of a model on a chip, and how far its layers' schedules are proven."""
+
+    problem: PlacementProblem
+    """Without the degrees and sizes at which some layer cannot run on the chip; possibly without any."""
+    num_passes: int
+    """Scheduled: forward and backward of every layer type at every degree and microbatch size."""
+    unproven: tuple[UnprovenPass, ...]
+
+    @property
+    def said(self) -> str:
+        """What is not proven, in words; empty if nothing is."""
+        if not self.unproven:
+            return ""
+        return f"schedules of {len(self.unproven):,} of {self.num_passes:,} layer passes not proven"
+
+
 def placement_on_chip(
     model: str, chip: Chip, scenario: Scenario, on_unit: Callable[[int, int], None] = lambda _done, _all: None
-) -> PlacementProblem:
+) -> ChipProblem:
     """The placement problem of a model on a cluster of one chip, every layer scheduled.
 
     Args:
@@ -86,18 +118,57 @@ def placement_on_chip(
     units = [next(u for u in work.units if (u.tp, u.microbatch) == pair) for pair in pairs]
     problem = work.placement_problem(tuple(units), Memory(chip.hbm_bytes, chip.hbm_bytes_per_s))
     graphs = []
+    unproven: list[UnprovenPass] = []
     for done, (unit, graph) in enumerate(zip(units, problem.graphs, strict=True)):
         on_unit(done, len(units))
-        graphs.append(_with_times(graph, solver, work, unit.tp, unit.microbatch))
+        if any(impossible_passes(solver, work, unit.tp, unit.microbatch)):
+            continue
+        graphs.append(_with_times(graph, solver, work))
+        unproven.extend(_unproven(solver, work, unit.tp, unit.microbatch))
     policies = {unit.policy for unit in work.units}
     policy = policies.pop() if len(policies) == 1 else RecomputePolicy.AUTO
-    return replace(problem, graphs=tuple(graphs), recompute=policy)
+    return ChipProblem(
+        problem=replace(problem, graphs=tuple(graphs), recompute=policy),
+        num_passes=sum(len(DIRECTIONS) * len(work.passes[tp]) for tp, _ in pairs),
+        unproven=tuple(unproven),
+    )
 
 
-def _with_times(graph: LayerGraph, solver: ChipSolver, work: ModelWork, tp: int, microbatch: int) -> LayerGraph:
+def impossible_passes(solver: ChipSolver, work: ModelWork, tp: int, microbatch: int) -> Iterator[str]:
+    """The passes that have an operator no core of the chip can run."""
+    for kind, layer_type in enumerate(work.graphs[tp].layer_types):
+        for number, direction in enumerate(DIRECTIONS):
+            if solver.pass_times(work, tp, microbatch, kind, number).cycles >= IMPOSSIBLE_CYCLES:
+                yield f"{layer_type.name} {direction}"
+
+
+def _with_times(graph: LayerGraph, solver: ChipSolver, work: ModelWork) -> LayerGraph:
     clock_hz = solver.chip.clock_hz
     layers = []
     for layer, kind in zip(graph.layers, work.layer_type_of, strict=True):
-        forward, backward = (solver.pass_times(work, tp, microbatch, kind, d).cycles for d in (0, 1))
-        layers.append(replace(layer, forward_s=forward / clock_hz, backward_s=backward / clock_hz))
+        forward, backward = (solver.pass_times(work, graph.tp, graph.microbatch, kind, d) for d in (0, 1))
+        layers.append(
+            replace(
+                layer,
+                forward_s=forward.cycles / clock_hz,
+                backward_s=backward.cycles / clock_hz,
+                forward_bound_s=None if forward.is_proven else forward.bound_cycles / clock_hz,
+                backward_bound_s=None if backward.is_proven else backward.bound_cycles / clock_hz,
+            )
+        )
     return replace(graph, layers=tuple(layers))
+
+
+def _unproven(solver: ChipSolver, work: ModelWork, tp: int, microbatch: int) -> Iterator[UnprovenPass]:
+    for kind, layer_type in enumerate(work.graphs[tp].layer_types):
+        for number, direction in enumerate(DIRECTIONS):
+            times = solver.pass_times(work, tp, microbatch, kind, number)
+            if not times.is_proven:
+                yield UnprovenPass(
+                    layer=layer_type.name,
+                    direction=direction,
+                    tp=tp,
+                    microbatch=microbatch,
+                    makespan_cycles=times.cycles,
+                    bound_cycles=times.bound_cycles,
+                )

@@ -1,8 +1,9 @@
 """What a run tells beyond its winner: the non-dominated designs it solved, and the best chip per area budget.
 
 A search for the best chip solves few designs exactly and drops the rest by bounds. The front is over the solved
-ones; a point is *proven* in throughput against area when no design of its area or less is faster, nor, if it was
-not solved, has a bound above it.
+ones; a point is *proven* in throughput against area when no design of its own area or less is faster, nor, if it
+was not solved, has a bound above it. A budget is *proven* when the same holds of all designs within the budget;
+``solve`` settles those that stand in the way.
 
 Axis letters: p = point, d = design of the space.
 """
@@ -19,19 +20,18 @@ from rephaze.errors import RunError
 from rephaze.hardware.area import chip_area
 from rephaze.hardware.cost import chip_cost
 from rephaze.hardware.energy import full_power
+from rephaze.search.budgets import REFINE_SIZE, OnBudget, settle_budgets
 from rephaze.search.evaluator import SpaceEvaluator
 from rephaze.search.objective import combine
+from rephaze.search.workers import start_workers
 from rephaze.store.reader import RunReader
-from rephaze.types.pareto import AreaBudget, ParetoFront, ParetoPoint
+from rephaze.types.pareto import ROUNDING, AreaBudget, ParetoFront, ParetoPoint
 from rephaze.types.search import Aggregate, Evaluation, Objective, SearchSettings
 from rephaze.types.space import AreaModel
 
 Floats = NDArray[np.float64]
 
 NUM_BUDGETS = 10
-REFINE_SIZE = 4096
-RELATIVE_SLACK = 1e-9
-"""A bound above a value by less is rounding, not promise."""
 
 
 def is_dominated(values_pv: Floats) -> NDArray[np.bool_]:
@@ -42,30 +42,55 @@ def is_dominated(values_pv: Floats) -> NDArray[np.bool_]:
     return dominated
 
 
-def front_of_run(run: RunReader, *, finer: bool = True) -> ParetoFront:
+def front_of_run(
+    run: RunReader,
+    *,
+    finer: bool = True,
+    solve: bool = False,
+    num_workers: int = 1,
+    on_progress: OnBudget = lambda _progress: None,
+) -> ParetoFront:
     """The front and the area budgets of a recorded run.
 
     Args:
         run: Open for reading.
-        finer: Also compute the layer bounds of unsolved designs where the cheap bound leaves a point unproven.
+        finer: Also compute the layer bounds of unsolved designs where the cheap bound leaves a row unproven.
+        solve: Solve designs until every budget is proven (unless a schedule cannot be); nothing is recorded.
+        num_workers: Processes that solve.
+        on_progress: Told how far that is.
     """
     settings = run.info().settings
-    evaluator = SpaceEvaluator(replace(settings, objective=Objective.THROUGHPUT))
+    by_speed = replace(settings, objective=Objective.THROUGHPUT)
+    evaluator = SpaceEvaluator(by_speed)
     stored = run.designs()
     if stored is None or len(stored[0]) != evaluator.census.num_designs:
         raise RunError(f"{run.folder}: holds no designs, or not those its settings describe")
     evaluations = list(run.evaluations())
-    solved = [item for item in evaluations if item.is_exact and item.plans]
-    points = [_point(evaluator, settings, item) for item in solved]
-    upper_d = _upper_bounds(evaluator, settings, evaluations, points, finer=finer)
+    points = [_point(evaluator, settings, item) for item in evaluations if item.is_exact and item.plans]
+    num_recorded = len({point.design for point in points})
     area_d = evaluator.census.area_um2_c
+    limit_um2 = settings.scenario.space.area_limit_um2
+    upper_d = _upper_bounds(evaluator, settings, evaluations)
+    if solve:
+        workers = start_workers(by_speed, evaluator, num_workers)
+        try:
+            speeds = {point.design: point.samples_per_s for point in points}
+            found = settle_budgets(
+                evaluator, workers, upper_d, speeds, budgets_um2(limit_um2), on_progress=on_progress
+            )
+        finally:
+            workers.close()
+        points += [_point(evaluator, settings, item) for item in found]
+    elif finer:
+        _refine(evaluator, points, limit_um2, upper_d)
     proven = _proven(points, area_d, upper_d)
     points = [replace(point, is_proven=known) for point, known in zip(points, proven, strict=True)]
     return ParetoFront(
         num_designs=evaluator.census.num_designs,
-        num_solved_exactly=len(points),
+        num_solved_exactly=len({point.design for point in points}),
+        num_recorded=num_recorded,
         points=non_dominated(points),
-        budgets=best_by_budget(points, settings.scenario.space.area_limit_um2),
+        budgets=best_by_budget(points, limit_um2, area_d, upper_d),
     )
 
 
@@ -80,14 +105,37 @@ def non_dominated(points: Sequence[ParetoPoint]) -> tuple[ParetoPoint, ...]:
     return tuple(sorted(kept, key=lambda point: (-point.samples_per_s, point.area_um2, point.design)))
 
 
-def best_by_budget(points: Sequence[ParetoPoint], area_limit_um2: float) -> tuple[AreaBudget, ...]:
-    """For each tenth of the area limit, the fastest solved chip within it."""
+def budgets_um2(area_limit_um2: float) -> list[float]:
+    """The tenths of the area limit."""
+    return [area_limit_um2 * tenth / NUM_BUDGETS for tenth in range(1, NUM_BUDGETS + 1)]
+
+
+def best_by_budget(
+    points: Sequence[ParetoPoint], area_limit_um2: float, area_d: Floats, upper_d: Floats
+) -> tuple[AreaBudget, ...]:
+    """For each tenth of the area limit, the fastest solved chip within it and what the others could reach.
+
+    Args:
+        points: Solved designs.
+        area_limit_um2: Of the space.
+        area_d: Area of every design.
+        upper_d: A throughput each design cannot exceed; minus infinity where a point says it exactly.
+    """
     budgets = []
-    for tenth in range(1, NUM_BUDGETS + 1):
-        budget_um2 = area_limit_um2 * tenth / NUM_BUDGETS
+    for budget_um2 in budgets_um2(area_limit_um2):
         within = [point for point in points if point.area_um2 <= budget_um2]
         best = min(within, key=lambda point: (-point.samples_per_s, point.area_um2, point.design), default=None)
-        budgets.append(AreaBudget(area_um2=budget_um2, best=best))
+        known = best.samples_per_s if best else 0.0
+        bound = max(known, float(upper_d[area_d <= budget_um2].max(initial=0.0)))
+        is_proven = bound <= known * (1 + ROUNDING)
+        budgets.append(
+            AreaBudget(
+                area_um2=budget_um2,
+                best=best,
+                bound_samples_per_s=known if is_proven else bound,
+                is_proven=is_proven,
+            )
+        )
     return tuple(budgets)
 
 
@@ -117,12 +165,7 @@ def _point(evaluator: SpaceEvaluator, settings: SearchSettings, item: Evaluation
 
 
 def _upper_bounds(
-    evaluator: SpaceEvaluator,
-    settings: SearchSettings,
-    evaluations: Sequence[Evaluation],
-    points: Sequence[ParetoPoint],
-    *,
-    finer: bool,
+    evaluator: SpaceEvaluator, settings: SearchSettings, evaluations: Sequence[Evaluation]
 ) -> Floats:
     """For each design, a throughput it cannot exceed; minus infinity where it is known exactly."""
     upper_d = evaluator.coarse()
@@ -135,24 +178,34 @@ def _upper_bounds(
         factor_d = SpaceEvaluator(settings).value_factor
         for item in evaluations:
             # An exact value is a point itself; a bound above it is left by schedules not proven.
-            is_settled = item.is_exact and item.bound <= item.objective * (1 + RELATIVE_SLACK)
+            is_settled = item.is_exact and item.bound <= item.objective * (1 + ROUNDING)
             known = -np.inf if is_settled else item.bound / float(factor_d[item.design])
             upper_d[item.design] = min(float(upper_d[item.design]), known)
-    if finer and points:
-        asked = [int(d) for d in _questionable(points, evaluator.census.area_um2_c, upper_d)]
-        for start in range(0, len(asked), REFINE_SIZE):
-            chunk = asked[start : start + REFINE_SIZE]
-            refined = evaluator.refined(chunk, evaluator.unit_bounds(chunk))
-            upper_d[chunk] = np.minimum(upper_d[chunk], refined)
     return upper_d
 
 
-def _questionable(points: Sequence[ParetoPoint], area_d: Floats, upper_d: Floats) -> NDArray[np.intp]:
-    """Designs whose bound leaves some point of throughput against area unproven."""
+def _refine(
+    evaluator: SpaceEvaluator, points: Sequence[ParetoPoint], area_limit_um2: float, upper_d: Floats
+) -> None:
+    """Lower the bounds that leave some point or budget unproven."""
+    asked = [int(d) for d in _questionable(points, area_limit_um2, evaluator.census.area_um2_c, upper_d)]
+    for start in range(0, len(asked), REFINE_SIZE):
+        chunk = asked[start : start + REFINE_SIZE]
+        refined = evaluator.refined(chunk, evaluator.unit_bounds(chunk))
+        upper_d[chunk] = np.minimum(upper_d[chunk], refined)
+
+
+def _questionable(
+    points: Sequence[ParetoPoint], area_limit_um2: float, area_d: Floats, upper_d: Floats
+) -> NDArray[np.intp]:
+    """Designs whose bound leaves a point of throughput against area, or a budget that has one, unproven."""
     front = non_dominated([replace(point, energy_per_sample_j=0.0, chip_usd=0.0) for point in points])
     is_asked = np.zeros(len(area_d), dtype=bool)
     for point in front:
-        is_asked |= _threatens(point, area_d, upper_d)
+        is_asked |= _threatens(point.samples_per_s, point.area_um2, area_d, upper_d)
+    for budget in best_by_budget(points, area_limit_um2, area_d, upper_d):
+        if budget.best is not None:
+            is_asked |= _threatens(budget.best.samples_per_s, budget.area_um2, area_d, upper_d)
     return np.flatnonzero(is_asked)
 
 
@@ -162,14 +215,12 @@ def _proven(points: Sequence[ParetoPoint], area_d: Floats, upper_d: Floats) -> l
     fast_p = np.array([point.samples_per_s for point in points])
     return [
         not ((area_p <= point.area_um2) & (fast_p > point.samples_per_s)).any()
-        and not _threatens(point, area_d, upper_d).any()
+        and not _threatens(point.samples_per_s, point.area_um2, area_d, upper_d).any()
         for point in points
     ]
 
 
-def _threatens(point: ParetoPoint, area_d: Floats, upper_d: Floats) -> NDArray[np.bool_]:
-    """Unsolved designs of the point's area or less whose bound is above it."""
-    threatens: NDArray[np.bool_] = (area_d <= point.area_um2) & (
-        upper_d > point.samples_per_s * (1 + RELATIVE_SLACK)
-    )
+def _threatens(samples_per_s: float, area_um2: float, area_d: Floats, upper_d: Floats) -> NDArray[np.bool_]:
+    """Designs of this area or less whose bound is above this throughput."""
+    threatens: NDArray[np.bool_] = (area_d <= area_um2) & (upper_d > samples_per_s * (1 + ROUNDING))
     return threatens

@@ -23,7 +23,7 @@ from rephaze.store.opening import is_run
 from rephaze.store.run import RunStore
 from rephaze.store.versions import current_versions
 from rephaze.types.run import Incumbent
-from rephaze.types.search import Evaluation, SearchResult, SearchSettings, SearchStatus
+from rephaze.types.search import Certificate, Evaluation, SearchResult, SearchSettings, SearchStatus
 from rephaze.workload.zoo import ZOO_NAMES
 
 Floats = NDArray[np.float64]
@@ -264,9 +264,16 @@ class _Search:
             area_um2=float(census.area_um2_c[best.design]),
             plans=best.plans,
             certificate=certificate,
-            reason="" if outcome.is_complete else "stopped before everything was settled",
+            reason=_why_unproven(outcome, certificate, is_proven=is_proven),
             search_s=self._elapsed_s(),
         )
+
+
+def _why_unproven(outcome: EngineOutcome, certificate: Certificate, *, is_proven: bool) -> str:
+    reasons = [] if outcome.is_complete else ["stopped before everything was settled"]
+    if not is_proven and certificate.num_unproven:
+        reasons.append(f"schedules not proven on {certificate.num_unproven:,} designs that might do better")
+    return "; ".join(reasons)
 
 
 def _why_nothing(outcome: EngineOutcome, num_designs: int) -> str:

@@ -10,7 +10,7 @@ from rephaze.search.run import SearchProgress, run_search
 from rephaze.types.checks import check_choice, check_number
 from rephaze.types.cluster import Cluster
 from rephaze.types.scenario import Scenario
-from rephaze.types.search import SearchResult, SearchSettings
+from rephaze.types.search import SearchResult, SearchSettings, SearchStatus
 from rephaze.types.sensitivity import ChangedSearch, Sensitivity
 from rephaze.types.space import Template
 
@@ -125,5 +125,14 @@ def study_sensitivity(
             scenario = KNOBS[name](settings.scenario, factor)
             found = search(f"{name} x {factor:g}", replace(settings, scenario=scenario))
             gain = found.objective / base.objective if base.objective > 0 else 0.0
-            changes.append(ChangedSearch(knob=name, scale_factor=factor, result=found, gain_factor=gain))
+            proven = (SearchStatus.OPTIMAL, SearchStatus.INFEASIBLE)
+            changes.append(
+                ChangedSearch(
+                    knob=name,
+                    scale_factor=factor,
+                    result=found,
+                    gain_factor=gain,
+                    is_proven=base.status in proven and found.status in proven,
+                )
+            )
     return Sensitivity(settings=settings, base=base, changes=tuple(changes))

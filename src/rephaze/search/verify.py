@@ -22,7 +22,7 @@ from rephaze.hardware.area import chip_area
 from rephaze.place.price import price_plan
 from rephaze.place.simulate import formula_gap_s, replayed_batch_s
 from rephaze.search.bounding import CHUNK
-from rephaze.search.certificate import DEVICE_TIME, LAYER_BOUNDS
+from rephaze.search.certificate import DEVICE_TIME, LAYER_BOUNDS, designs_scope, plans_scope
 from rephaze.search.engine import RELATIVE_SLACK
 from rephaze.search.evaluator import SpaceEvaluator
 from rephaze.search.objective import combine
@@ -180,6 +180,12 @@ class _RunCheck:
         counted = certificate.num_solved_exactly + certificate.num_infeasible + sum(dropped.values())
         if certificate.num_designs != self.evaluator.census.num_designs:
             yield f"{certificate.num_designs} designs claimed, the space has {self.evaluator.census.num_designs}"
+        scopes = (designs_scope(self.settings.scenario.space), plans_scope(self.settings))
+        # Runs of older versions have none.
+        if certificate.designs_scope and (certificate.designs_scope, certificate.plans_scope) != scopes:
+            yield f"said to range over {certificate.designs_scope!r}, the settings give {scopes[0]!r}"
+        if self.result.status is SearchStatus.OPTIMAL and certificate.num_unproven:
+            yield f"called optimal with {certificate.num_unproven} designs whose schedules might do better"
         is_short = counted < certificate.num_designs and not self.is_stopped
         if counted > certificate.num_designs or is_short:
             yield f"counts add up to {counted} of {certificate.num_designs} designs"

@@ -8,14 +8,14 @@ from __future__ import annotations
 import heapq
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from rephaze.estimate.table import Estimator
 from rephaze.hardware.area import chip_area
 from rephaze.hardware.cost import chip_cost
-from rephaze.search.bounding import layer_bounds
+from rephaze.search.bounding import layer_bounds, least_energy_per_sample_j
 from rephaze.search.evaluator import SpaceEvaluator
 from rephaze.search.exact import ChipSolver, UnitAnswer
 from rephaze.search.expert import ExpertPlanner
@@ -29,6 +29,16 @@ from rephaze.units import UM2_PER_MM2
 
 LAYER_BOUND, MAPPED_BOUND = 0, 1
 """How far a unit's bound has been refined."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Measured:
+    """One model on a chip."""
+
+    plan: ModelPlan | None
+    reachable: float
+    """What plans might reach whose schedules are not proven; zero if all that matter are."""
+    reason: str
 
 
 class Yardstick:
@@ -52,52 +62,86 @@ class Yardstick:
         # Memory is paid for: all models run on one size of it, and the smallest good one wins.
         answers = [self._with_searched_plans(chip, [memory]) for memory in memories]
         best = max(answers, key=lambda answer: answer.objective)
-        return best if best.objective > 0 else answers[-1]
+        # Any of the sizes might do better, had its schedules been proven.
+        return replace(best if best.objective > 0 else answers[-1], bound=max(one.bound for one in answers))
 
     def _with_searched_plans(self, chip: Chip, memories: list[Memory]) -> ChipAnswer:
-        def best(solver: ChipSolver, work: ModelWork) -> tuple[ModelPlan | None, str]:
-            plan = self._best_plan(solver, work, memories)
-            return plan, "" if plan else f"no plan of {work.name} fits"
+        def best(solver: ChipSolver, work: ModelWork) -> _Measured:
+            return self._best_plan(solver, work, memories)
 
         return self._measured(chip, best)
 
     def with_expert_plans(self, chip: Chip) -> ChipAnswer:
         """The chip with the published expert plan of every model."""
 
-        def expert(solver: ChipSolver, work: ModelWork) -> tuple[ModelPlan | None, str]:
-            return self._expert.best_plan(solver, work.name, self.memories(chip))
+        def expert(solver: ChipSolver, work: ModelWork) -> _Measured:
+            found = self._expert.best_plan(solver, work.name, self.memories(chip))
+            reachable = 0.0
+            if found.plan is not None and found.bound_s < found.plan.batch_s:
+                reachable = self._reachable(solver, work, found.bound_s, found.plan.hbm_bytes)
+            return _Measured(plan=found.plan, reachable=reachable, reason=found.reason)
 
         return self._measured(chip, expert)
 
     def of_evaluation(self, found: Evaluation) -> ChipAnswer:
         """A design the search solved exactly, as an answer."""
         chip = self.evaluator.census.chips.chip(found.design)
-        return self.answer(chip, found.plans, found.reason)
+        return self.answer(chip, found.plans, bound=found.bound, reason=found.reason)
 
-    def answer(self, chip: Chip, plans: Sequence[ModelPlan | None], reason: str = "") -> ChipAnswer:
-        """The chip with these plans, valued by the objective of the search."""
-        values = [self.value(chip, plan) if plan else 0.0 for plan in plans]
-        objective = 0.0
-        if values:
-            column = np.array(values)[:, None]
-            objective = float(combine(column, self.settings.weights, self.settings.aggregate)[0])
+    def answer(
+        self, chip: Chip, plans: Sequence[ModelPlan | None], *, bound: float, reason: str = ""
+    ) -> ChipAnswer:
+        """The chip with these plans, valued by the objective of the search.
+
+        Args:
+            chip: The chip.
+            plans: One a model; None where it has none.
+            bound: What the chip could reach if schedules not proven were as short as their bounds.
+            reason: Why a model has no plan.
+        """
+        objective = self._combined([self.value(chip, plan) if plan else 0.0 for plan in plans])
         return ChipAnswer(
-            chip=chip, area_um2=self.area_um2(chip), objective=objective, plans=tuple(plans), reason=reason
+            chip=chip,
+            area_um2=self.area_um2(chip),
+            objective=objective,
+            bound=max(bound, objective),
+            plans=tuple(plans),
+            reason=reason,
         )
+
+    def _combined(self, values: Sequence[float]) -> float:
+        if not values:
+            return 0.0
+        column = np.array(values)[:, None]
+        return float(combine(column, self.settings.weights, self.settings.aggregate)[0])
 
     def value(self, chip: Chip, plan: ModelPlan) -> float:
         """One model's objective on a chip."""
+        if self.settings.objective is Objective.PER_WATT:
+            return 1.0 / plan.energy_per_sample_j
+        return plan.samples_per_s * self._factor(chip, plan.hbm_bytes)
+
+    def _factor(self, chip: Chip, hbm_bytes: int) -> float:
+        """What turns the throughput of a cluster of the chip into its objective."""
         num_devices = self.settings.scenario.cluster.num_devices
         objective = self.settings.objective
-        if objective is Objective.PER_WATT:
-            return 1.0 / plan.energy_per_sample_j
         if objective is Objective.PER_AREA:
-            return plan.samples_per_s * UM2_PER_MM2 / (self.area_um2(chip) * num_devices)
+            return UM2_PER_MM2 / (self.area_um2(chip) * num_devices)
         if objective is Objective.PER_USD:
             area_um2_c = chip_area(chip_table([chip]), AreaModel.CORRECTED).total_um2_c
-            cost = chip_cost(area_um2_c, np.array([plan.hbm_bytes], dtype=np.int64))
-            return plan.samples_per_s / (float(cost.total_usd_c[0]) * num_devices)
-        return plan.samples_per_s
+            cost = chip_cost(area_um2_c, np.array([hbm_bytes], dtype=np.int64))
+            return 1.0 / (float(cost.total_usd_c[0]) * num_devices)
+        return 1.0
+
+    def _reachable(self, solver: ChipSolver, work: ModelWork, bound_s: float, hbm_bytes: int) -> float:
+        """A model's objective on a chip at best, if no plan is faster than ``bound_s``."""
+        scenario = self.settings.scenario
+        global_batch = scenario.training.global_batch
+        if self.settings.objective is not Objective.PER_WATT:
+            return global_batch / bound_s * self._factor(solver.chip, hbm_bytes)
+        least_j = float(least_energy_per_sample_j(work, solver.table, solver.energy)[0])
+        idle_w = float(solver.energy.idle_w_c[0]) * scenario.cluster.num_devices
+        return 1.0 / (least_j + idle_w * bound_s / global_batch)
 
     def area_um2(self, chip: Chip) -> float:
         """Area under the space's model."""
@@ -116,15 +160,16 @@ class Yardstick:
             self._solvers[unnamed] = self.evaluator.chip_solver(chip)
         return self._solvers[unnamed]
 
-    def _measured(
-        self, chip: Chip, choose: Callable[[ChipSolver, ModelWork], tuple[ModelPlan | None, str]]
-    ) -> ChipAnswer:
+    def _measured(self, chip: Chip, choose: Callable[[ChipSolver, ModelWork], _Measured]) -> ChipAnswer:
         solver = self.solver(chip)
         found = [choose(solver, work) for work in self.evaluator.works]
-        reasons = "; ".join(reason for _, reason in found if reason)
-        return self.answer(chip, [plan for plan, _ in found], reasons)
+        reasons = "; ".join(one.reason for one in found if one.reason)
+        bound = self._combined(
+            [max(one.reachable, self.value(chip, one.plan) if one.plan else 0.0) for one in found]
+        )
+        return self.answer(chip, [one.plan for one in found], bound=bound, reason=reasons)
 
-    def _best_plan(self, solver: ChipSolver, work: ModelWork, memories: list[Memory]) -> ModelPlan | None:
+    def _best_plan(self, solver: ChipSolver, work: ModelWork, memories: list[Memory]) -> _Measured:
         """Best first over units: each is bounded, then mapped, then solved, while it may still win."""
         largest = memories[-1]
         estimator = Estimator(solver.table, solver.energy, work.scenario.cluster, solver.model)
@@ -134,6 +179,7 @@ class Yardstick:
         # The plan of least energy need not be the fastest: nothing is dropped by time then.
         is_timed = self.settings.objective is not Objective.PER_WATT
         best: tuple[float, int, UnitAnswer] | None = None
+        reachable = 0.0
         while queue:
             bound_s, stage, u = heapq.heappop(queue)
             if best and is_timed and bound_s >= best[0]:
@@ -146,12 +192,18 @@ class Yardstick:
                 continue
             cutoff_s = best[0] if best and is_timed else math.inf
             answer = solver.solve(work, unit, largest, cutoff_s)
+            if answer.bound_s < min(answer.batch_s, cutoff_s):
+                reachable = max(reachable, self._reachable(solver, work, answer.bound_s, largest.hbm_bytes))
             if answer.plan is None:
                 continue
             rank = answer.batch_s if is_timed else answer.energy_per_sample_j
             if best is None or rank < best[0]:
                 best = (rank, u, answer)
-        return None if best is None else _on_smallest_memory(solver, work, best[1], best[2], memories)
+        if best is None:
+            reason = f"no plan of {work.name} was found" if reachable else f"no plan of {work.name} fits"
+            return _Measured(plan=None, reachable=reachable, reason=reason)
+        plan = _on_smallest_memory(solver, work, best[1], best[2], memories)
+        return _Measured(plan=plan, reachable=reachable, reason="")
 
 
 def _on_smallest_memory(

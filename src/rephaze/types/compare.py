@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 from rephaze.types.chip import Chip
 from rephaze.types.search import ModelPlan, SearchSettings
+
+ROUNDING = 1e-12
+"""Relative: a bound and a value are sums of the same terms."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -25,10 +29,24 @@ class ChipAnswer:
     area_um2: float
     objective: float
     """Zero if a model has no plan."""
+    bound: float
+    """No better plans of this kind are possible on the chip; above ``objective`` if a schedule is not proven."""
     plans: tuple[ModelPlan | None, ...]
     """One a model; None where nothing fits."""
     reason: str = ""
     """Why a model has no plan."""
+
+    @property
+    def is_proven(self) -> bool:
+        """Whether the bound leaves nothing above the objective but rounding."""
+        return self.bound <= self.objective * (1 + ROUNDING)
+
+    @property
+    def gap(self) -> float:
+        """(bound - objective) / objective; 0 when proven, infinite without an objective."""
+        if self.is_proven:
+            return 0.0
+        return self.bound / self.objective - 1.0 if self.objective > 0 else math.inf
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -48,6 +66,16 @@ class Baseline:
         """What it reached; zero if nothing."""
         return self.answer.objective if self.answer else 0.0
 
+    @property
+    def bound(self) -> float:
+        """What it might have reached had every schedule been proven; zero if nothing."""
+        return self.answer.bound if self.answer else 0.0
+
+    @property
+    def is_proven(self) -> bool:
+        """Whether its value is exact: no schedule behind it could be shorter to any effect."""
+        return self.answer is not None and self.answer.is_proven
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class GainStep:
@@ -59,6 +87,8 @@ class GainStep:
     answer: ChipAnswer
     exceeds_area_limit: bool
     """The chip on the way is larger than the space allows: a stop for counting, not a design."""
+    is_proven: bool
+    """The objectives before and after are both exact."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -69,6 +99,8 @@ class GainSplit:
     """Name of the baseline it starts from."""
     steps: tuple[GainStep, ...]
     total_gain_factor: float
+    is_proven: bool
+    """The objectives of the start and of the winner are both exact."""
     note: str = ""
 
 

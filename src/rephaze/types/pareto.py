@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 from rephaze.types.chip import Chip
@@ -22,15 +23,31 @@ class ParetoPoint:
     chip_usd: float
     """Die and the memory its plans need."""
     is_proven: bool
-    """No design of this area or less, solved or not, has a higher throughput."""
+    """No design of its own area or less, solved or not, has a higher throughput."""
+
+
+ROUNDING = 1e-9
+"""Relative: a bound above a value by less is rounding, not promise."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class AreaBudget:
-    """The fastest solved chip within an area; None if no solved chip is so small."""
+    """The fastest solved chip within an area, and what any other within it could reach."""
 
     area_um2: float
     best: ParetoPoint | None
+    """None if no solved chip is so small."""
+    bound_samples_per_s: float
+    """No design within the budget is faster, solved or not; 0 if none has a plan."""
+    is_proven: bool
+    """Nothing within the budget is faster than ``best``, or without one nothing has a plan."""
+
+    @property
+    def gap(self) -> float:
+        """(bound - best) / best; 0 when proven, infinite while nothing is solved."""
+        if self.is_proven:
+            return 0.0
+        return self.bound_samples_per_s / self.best.samples_per_s - 1.0 if self.best else math.inf
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -39,6 +56,8 @@ class ParetoFront:
 
     num_designs: int
     num_solved_exactly: int
+    num_recorded: int
+    """Of these, by the search itself; the others were solved for the budgets."""
     points: tuple[ParetoPoint, ...]
     """Non-dominated in throughput, area, energy per sample and cost, fastest first."""
     budgets: tuple[AreaBudget, ...]

@@ -5,6 +5,7 @@ A *pipeline* is one copy of the model: ``pp`` stages in a line. ``dp`` equal pip
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -56,10 +57,10 @@ class SolveStatus(StrEnum):
 
     OPTIMAL = "optimal"
     FEASIBLE = "feasible"
-    """A plan with a bound below it: the search was cut short."""
+    """A plan with a bound below it: the search was cut short, or a layer's time is not proven shortest."""
     INFEASIBLE = "infeasible"
     CUTOFF = "cutoff"
-    """No plan is faster than the limit the caller gave."""
+    """No plan is faster than the bound, and none was found: the caller's limit or the work limit came first."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -103,6 +104,10 @@ class LayerCost:
     """The layer's input: what block recompute keeps. None: what its links bring."""
     working_bytes: float = 0.0
     """Largest sum of transient tensors, beyond what is kept."""
+    forward_bound_s: float | None = None
+    """No forward pass is shorter, where ``forward_s`` is a schedule not proven shortest. None: it is exact."""
+    backward_bound_s: float | None = None
+    """The same of the backward pass."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -323,4 +328,11 @@ class Placement:
     """No plan is faster than this; infinite when infeasible."""
     best: PricedPlan | None = None
     reason: str = ""
-    """For an infeasible problem: which limit binds, and by how much."""
+    """For an infeasible problem: which limit binds, and by how much. For a feasible one: what is not proven."""
+
+    @property
+    def gap(self) -> float:
+        """How much faster than the plan another might be: batch time over bound, less one; 0 when optimal."""
+        if self.best is None or self.status is SolveStatus.OPTIMAL:
+            return 0.0
+        return self.best.batch_s / self.bound_s - 1.0 if self.bound_s > 0 else math.inf

@@ -118,9 +118,17 @@ class Certificate:
     """Designs each bound removed, cheapest bound first."""
     num_infeasible: int
     num_within: dict[str, tuple[int, int]]
-    """Designs within 0.1, 1 and 5 % of the best: at least, at most (unsolved ones count by bound)."""
+    """Designs within 0.1, 1 and 5 % of the best: at least, at most (unsolved ones count by bound).
+
+    Before there is a best it may be any design that a bound does not call infeasible."""
     binding: str
     """What holds the winner back: area, power, or which field of the space is at its end."""
+    designs_scope: str = ""
+    """Over which designs the proof ranges: the limits of the space. Empty in runs of older versions."""
+    plans_scope: str = ""
+    """Over which plans: degrees, microbatch sizes, recompute modes, the model of a batch's time."""
+    num_unproven: int | None = None
+    """Designs solved that might beat the answer, had all their schedules been proven; None in older runs."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

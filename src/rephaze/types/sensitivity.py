@@ -15,7 +15,9 @@ class ChangedSearch:
     scale_factor: float
     result: SearchResult
     gain_factor: float
-    """Objective over that of the unchanged search; zero if nothing fits."""
+    """Objective over that of the unchanged search; zero if either has none."""
+    is_proven: bool
+    """Both searches are proven: optimal, or nothing fits."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -172,3 +172,56 @@ def test_a_very_long_batch_is_not_replayed():
 
 def test_warming_up_solves_both_models():
     warm_up()
+
+
+def with_bound(graph, part, layers=(3,)):
+    """The graph with some backward passes not proven shortest: they might take that part of their time."""
+    return replace(
+        graph,
+        layers=tuple(
+            replace(layer, backward_bound_s=part * layer.backward_s) if v in layers else layer
+            for v, layer in enumerate(graph.layers)
+        ),
+    )
+
+
+@pytest.mark.parametrize("cost_model", list(CostModel))
+def test_a_layer_time_that_is_not_proven_leaves_a_gap(cost_model):
+    policy = RecomputePolicy.NONE if cost_model is CostModel.PAPER else RecomputePolicy.AUTO
+    exact = replace(PROBLEM, cost_model=cost_model, recompute=policy)
+    graphs = tuple(with_bound(graph, 0.5, range(8)) for graph in exact.graphs)
+    faster = replace(
+        exact,
+        graphs=tuple(
+            replace(graph, layers=tuple(replace(one, backward_s=one.backward_bound_s) for one in graph.layers))
+            for graph in graphs
+        ),
+    )
+    before, limit = find_placement(exact), find_placement(faster)
+    found = find_placement(replace(exact, graphs=graphs))
+    assert before.status is limit.status is SolveStatus.OPTIMAL
+    assert (found.status, found.best.batch_s) == (SolveStatus.FEASIBLE, before.best.batch_s)
+    assert found.bound_s == pytest.approx(limit.best.batch_s, rel=1e-12)
+    assert found.bound_s < found.best.batch_s
+    assert found.gap == pytest.approx(found.best.batch_s / found.bound_s - 1)
+    assert "not proven shortest" in found.reason
+
+
+def test_an_unproven_time_that_cannot_matter_leaves_the_proof():
+    best = find_placement(PROBLEM).best.plan
+    others = [(graph.tp, graph.microbatch) != (best.tp, best.microbatch) for graph in PROBLEM.graphs]
+    assert any(others)
+    graphs = tuple(
+        with_bound(graph, 0.999) if other else graph for graph, other in zip(PROBLEM.graphs, others, strict=True)
+    )
+    found = find_placement(replace(PROBLEM, graphs=graphs))
+    assert (found.status, found.reason, found.gap) == (SolveStatus.OPTIMAL, "", 0.0)
+    assert found.bound_s == found.best.batch_s
+
+
+def test_an_alternative_is_no_better_proven_than_its_layers():
+    problem = replace(PROBLEM, graphs=tuple(with_bound(graph, 0.5) for graph in PROBLEM.graphs))
+    found = explain_alternative(problem, find_placement(problem), PlanLimits(tp=2))
+    assert found.placement.status is SolveStatus.FEASIBLE
+    assert found.record()["bound_s"] < found.record()["batch_s"]
+    assert found.record()["gap"] > 0

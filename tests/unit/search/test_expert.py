@@ -81,7 +81,8 @@ def solver(evaluator):
 def test_the_fastest_form_that_fits_is_taken(evaluator, solver):
     scenario = evaluator.settings.scenario
     memory = Memory(32 * GIB, solver.chip.hbm_bytes_per_s)
-    found, reason = ExpertPlanner(scenario).best_plan(solver, "bert-large", [memory])
+    answer = ExpertPlanner(scenario).best_plan(solver, "bert-large", [memory])
+    found = answer.plan
     work = ModelWork("bert-large", scenario)
     stages = split_evenly(work.layer_type_of, 8)
     by_hand = []
@@ -96,15 +97,15 @@ def test_the_fastest_form_that_fits_is_taken(evaluator, solver):
         priced = solver.priced(work, unit, memory, plan)
         if priced.fits:
             by_hand.append(priced.batch_s)
-    assert reason == ""
-    assert found.batch_s == min(by_hand)
+    assert answer.reason == ""
+    assert found.batch_s == min(by_hand) == answer.bound_s
     assert (found.pp, found.dp, found.tp) == (8, 128, 1)
     assert [stage.num_layers for stage in found.stages] == [4, 3, 3, 3, 3, 3, 3, 4]
 
 
 def test_the_smallest_memory_that_holds_the_plan_is_named(evaluator, solver):
     memories = [Memory(size * GIB, solver.chip.hbm_bytes_per_s) for size in (1, 24, 32)]
-    found, _ = ExpertPlanner(evaluator.settings.scenario).best_plan(solver, "bert-large", memories)
+    found = ExpertPlanner(evaluator.settings.scenario).best_plan(solver, "bert-large", memories).plan
     needed = max(stage.memory_bytes for stage in found.stages)
     assert found.hbm_bytes == next(one.hbm_bytes for one in memories if one.hbm_bytes >= needed)
 
@@ -113,10 +114,10 @@ def test_each_stage_takes_its_fastest_mode_when_all_are_allowed(evaluator, solve
     scenario = evaluator.settings.scenario
     scenario = replace(scenario, training=replace(scenario.training, recompute=("none", "block", "stage")))
     memory = Memory(32 * GIB, solver.chip.hbm_bytes_per_s)
-    roomy, _ = ExpertPlanner(scenario).best_plan(solver, "bert-large", [memory])
+    roomy = ExpertPlanner(scenario).best_plan(solver, "bert-large", [memory]).plan
     assert roomy.recompute == "none"
     tight = Memory(int(max(stage.memory_bytes for stage in roomy.stages)) - 1, memory.hbm_bytes_per_s)
-    found, _ = ExpertPlanner(scenario).best_plan(solver, "bert-large", [tight])
+    found = ExpertPlanner(scenario).best_plan(solver, "bert-large", [tight]).plan
     assert found.batch_s >= roomy.batch_s
     assert max(stage.memory_bytes for stage in found.stages) <= tight.hbm_bytes
 
@@ -138,6 +139,6 @@ def test_a_plan_that_cannot_be_is_a_result_with_its_reason(
 ):
     monkeypatch.setattr(expert, "expert_degrees", lambda *_: degrees)
     memory = Memory(int(hbm_gib * GIB), solver.chip.hbm_bytes_per_s)
-    plan, reason = ExpertPlanner(evaluator.settings.scenario).best_plan(solver, model, [memory])
-    assert plan is None
-    assert told in reason
+    found = ExpertPlanner(evaluator.settings.scenario).best_plan(solver, model, [memory])
+    assert found.plan is None
+    assert told in found.reason
