@@ -28,6 +28,7 @@ from rephaze.types.schedule import (
     ScheduleProblem,
     ScheduleStatus,
 )
+from rephaze.types.stopping import UNSTOPPED, StopSignal
 
 Ints = NDArray[np.int64]
 
@@ -88,6 +89,7 @@ def schedule_layer(
     solver: Solver = Solver.AUTO,
     backend: str = DEFAULT_BACKEND,
     memo: ScheduleMemo | None = None,
+    stop: StopSignal = UNSTOPPED,
 ) -> LayerSchedule:
     """The best schedule of a layer on one chip, with its proven bound.
 
@@ -101,10 +103,14 @@ def schedule_layer(
         buffer_share_om: Likewise for the global buffer.
         time_limit_s: Wall time for all parts together; a valid schedule comes back whatever it is.
         work_limit: Nodes to search in each part, some five microseconds each, and as much work of CP-SAT. No clock
-            is read then, so the answer is the same on any machine. The integer program knows time only.
+            decides then, so the answer is the same on any machine. The integer program knows time only.
         solver: Which methods may be used.
         backend: Of the integer program: scip, highs, cp_sat or gurobi.
         memo: Shared among solves, or None.
+        stop: Interrupts the work, whatever its limit; a part that was cut does not go into the memo.
+
+    Raises:
+        StoppedError: ``stop`` came before a proof and before the limit.
     """
     if work_limit is not None and solver is not Solver.ILP:
         time_limit_s = math.inf
@@ -137,7 +143,7 @@ def schedule_layer(
             SHARE_UNITS,
             exclusion is Exclusion.CHIP,
         )
-        solutions[k] = _solved(part, task, share_s, work_limit, solver, backend, memo)
+        solutions[k] = _solved(part, task, share_s, work_limit, solver, backend, memo, stop)
     return _joined(structure, parts, solutions, cycles_om, takes_time)
 
 
@@ -241,16 +247,17 @@ def _solved(
     solver: Solver,
     backend: str,
     memo: ScheduleMemo | None,
+    stop: StopSignal,
 ) -> PartSolution:
     if memo is None:
-        return solve_part(task, part.width, time_limit_s, work_limit, solver, backend)
+        return solve_part(task, part.width, time_limit_s, work_limit, solver, backend, stop)
     key = (
         str(work_limit).encode(),
         *(a.tobytes() for a in (part.ancestors_iw, part.pred_index, task.dur_im, task.need_imr, task.cap_r)),
     )
     known = memo.parts.get(key)
     if known is None:
-        known = solve_part(task, part.width, time_limit_s, work_limit, solver, backend)
+        known = solve_part(task, part.width, time_limit_s, work_limit, solver, backend, stop)
         # More time might still prove a part; the same work would end the same way.
         if known.is_proven or work_limit is not None:
             memo.parts[key] = known

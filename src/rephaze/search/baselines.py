@@ -199,6 +199,7 @@ def _best_of(
     for position, design in enumerate(designs):
         own = [model.chip(position) for model in bounds]
         found = evaluator.evaluate(design, own, best.objective if best else -math.inf)
+        assert isinstance(found, Evaluation), "nothing stops it"
         if found.is_exact and found.objective > (best.objective if best else 0.0):
             best = found
     return best, len(designs)
