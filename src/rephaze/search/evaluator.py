@@ -153,8 +153,9 @@ class SpaceEvaluator:
         if self.settings.objective is Objective.PER_WATT:
             least_j_mc = np.stack([self._least_energy_j(work)[designs] for work in self.works])
             cluster_w_c = self.energy.idle_w_c[designs] * scenario.cluster.num_devices
-            idle_j_mc = cluster_w_c * (batch_s_mc / scenario.training.global_batch)
-            value_mc = np.where(np.isfinite(batch_s_mc), 1.0 / (least_j_mc + idle_j_mc), 0.0)
+            fits_mc = np.isfinite(batch_s_mc)
+            idle_j_mc = cluster_w_c * (np.where(fits_mc, batch_s_mc, 0.0) / scenario.training.global_batch)
+            value_mc = np.where(fits_mc, 1.0 / (least_j_mc + idle_j_mc), 0.0)
         else:
             value_mc = throughput_mc * self.value_factor[designs]
         return combine(value_mc, self.settings.weights, self.settings.aggregate)
