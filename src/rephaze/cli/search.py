@@ -6,7 +6,7 @@ import signal
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import asdict
-from math import isfinite
+from math import inf, isfinite
 from pathlib import Path
 from time import perf_counter
 from typing import TYPE_CHECKING, Annotated, Any
@@ -81,6 +81,7 @@ def search(
 
     Examples:  rephaze search gpt2-xl   |   rephaze search gpt2-xl bert-large --scenario paper --out run1
     """
+    began = perf_counter()
     from rephaze.search.config import resolve_settings
     from rephaze.search.run import run_search
 
@@ -96,7 +97,8 @@ def search(
                 resume=resume,
                 num_workers=workers,
                 dask=dask,
-                time_limit_s=float("inf") if time_limit is None else time_limit,
+                # What was loaded and read so far counts too.
+                time_limit_s=inf if time_limit is None else max(time_limit - (perf_counter() - began), 0.0),
                 count_within=count_within / 100,
                 on_progress=show,
                 should_stop=is_interrupted,

@@ -22,11 +22,12 @@ from rephaze.hardware.area import chip_area
 from rephaze.place.price import price_plan
 from rephaze.place.simulate import formula_gap_s, replayed_batch_s
 from rephaze.search.bounding import CHUNK
-from rephaze.search.certificate import BOUNDS, Account, account, drop_threshold
+from rephaze.search.certificate import BOUNDS, account, drop_threshold
 from rephaze.search.evaluator import SpaceEvaluator
 from rephaze.search.objective import combine
 from rephaze.search.rederive import WinnerCheck, plan_energy_j, recorded_plan, timed_problem
 from rephaze.search.run import graph_digests
+from rephaze.search.verify_counts import LEFT_OPEN, wrong_counts
 from rephaze.search.work import ModelWork
 from rephaze.store.run import RunStore
 from rephaze.types.chip import chip_table
@@ -39,7 +40,6 @@ Wrong = Iterator[str]
 
 TOLERANCE = 1e-9
 """Relative: sums of the same terms in another order."""
-LEFT_OPEN = "left open"
 _MAX_SHOWN = 3
 
 
@@ -179,41 +179,6 @@ class _RunCheck:
         ]
         return float(combine(np.array(values)[:, None], self.settings.weights, self.settings.aggregate)[0])
 
-    def wrong_counts(self, derived: Account) -> Wrong:
-        """The certificate against the account of all designs, derived again."""
-        certificate = self.result.certificate
-        dropped, num_open = certificate.num_dropped_by_bound, certificate.num_open or 0
-        counted = certificate.num_solved_exactly + certificate.num_infeasible + sum(dropped.values()) + num_open
-        if certificate.num_designs != self.evaluator.census.num_designs:
-            yield f"{certificate.num_designs} designs claimed, the space has {self.evaluator.census.num_designs}"
-        # Runs recorded before open designs were counted left them out.
-        is_short = counted < certificate.num_designs and (certificate.num_open is not None or not self.is_stopped)
-        if counted > certificate.num_designs or is_short:
-            yield f"counts add up to {counted} of {certificate.num_designs} designs"
-        solved = int(derived.is_solved_d.sum())
-        if solved != certificate.num_solved_exactly:
-            yield f"{certificate.num_solved_exactly} solved exactly claimed, {solved} recorded"
-        if certificate.num_open is None:
-            return  # these named the bound the search looked at first, which depends on its history
-        claimed = {"infeasible": certificate.num_infeasible, LEFT_OPEN: num_open, **dropped}
-        found = {"infeasible": int(derived.is_infeasible_d.sum()), LEFT_OPEN: int(derived.is_open_d.sum())}
-        found |= derived.num_dropped()
-        for what in claimed | found:
-            if claimed.get(what, 0) != found.get(what, 0):
-                yield f"{what}: {claimed.get(what, 0)} designs claimed, {found.get(what, 0)} derived"
-        yield from self._wrong_table(derived)
-
-    def _wrong_table(self, derived: Account) -> Wrong:
-        """The recorded bounds' table against the same account."""
-        if len(self.table) != len(derived.removed_by_d):
-            yield f"{len(self.table)} bounds recorded for {len(derived.removed_by_d)} designs"
-            return
-        names = [None if at == NOT_REMOVED else self.table.names[at] for at in self.table.removed_by_c.tolist()]
-        for design, (name, at) in enumerate(zip(names, derived.removed_by_d.tolist(), strict=True)):
-            want = None if at == NOT_REMOVED else BOUNDS[at]
-            if name != want:
-                yield f"design {design} is recorded as dropped by {name or 'no bound'}, not by {want or 'none'}"
-
     def wrong_area(self) -> Wrong:
         result, space = self.result, self.settings.scenario.space
         assert result.chip is not None
@@ -306,7 +271,7 @@ class _RunCheck:
         yield _check(
             "certificate",
             self.result.certificate.num_designs,
-            self.wrong_counts(derived),
+            wrong_counts(self.result, self.table, derived),
             "every design counted once, by the bound that drops it",
         )
         kinds = {
