@@ -107,11 +107,11 @@ def search(
         stop = UNSTOPPED if time_limit is None else StopSignal(perf_counter() + REPORT_S)
         # Still under Ctrl-C's handler: pressed a moment too late it must not cost the answer.
         if json_output:
-            report = _write_report(out, stop, quiet=True)
+            report = _write_report(out, quiet=True, stop=stop)
             print_json(_record(result) | {"report": None if report is None else str(report)})
         else:
             _print(settings, result, out)
-            report = _write_report(out, stop, quiet=False)
+            report = _write_report(out, quiet=False, stop=stop)
             if report is not None:
                 stdout.print(f"report in {report}", highlight=False, markup=False, soft_wrap=True)
     if result.chip is None:
@@ -174,7 +174,7 @@ def _progress(quiet: bool) -> Iterator[Any]:
         yield show
 
 
-def _write_report(out: Path | None, stop: StopSignal, quiet: bool) -> Path | None:
+def _write_report(out: Path | None, *, quiet: bool, stop: StopSignal = UNSTOPPED) -> Path | None:
     """Write the run's page; what keeps it from being written must not take the answer away."""
     if out is None:
         return None
