@@ -344,6 +344,37 @@ def claim_more_dropped(folder):
     edit_result(folder, lambda result: result["certificate"]["num_dropped_by_bound"].update({"device time": 99}))
 
 
+def claim_another_bound(folder):
+    """The sum is right, the bounds are not."""
+
+    def change(result):
+        dropped = result["certificate"]["num_dropped_by_bound"]
+        dropped["device time"] += 1
+        dropped["layer bounds"] -= 1
+
+    edit_result(folder, change)
+
+
+def record_another_bound(folder):
+    with sqlite3.connect(folder / "run.db") as connection:
+        ids = {name: number for number, name in connection.execute("SELECT id, name FROM bound_names")}
+        layers = (ids["layer bounds"],)
+        (design,) = connection.execute("SELECT min(design) FROM bounds WHERE removed_by = ?", layers).fetchone()
+        connection.execute("UPDATE bounds SET removed_by = ? WHERE design = ?", (ids["device time"], design))
+        assert connection.total_changes == 1
+    connection.close()
+
+
+def claim_open_designs(folder):
+    """As if the search had been stopped: fewer dropped, more open."""
+
+    def change(result):
+        result["certificate"]["num_dropped_by_bound"]["layer bounds"] -= 1
+        result["certificate"]["num_open"] += 1
+
+    edit_result(folder, change)
+
+
 def forget_the_best(folder):
     """Call the best design dropped, as a wrong bound would have, and another one the answer."""
     with RunStore.read(folder) as store:
@@ -380,6 +411,9 @@ def forget_the_best(folder):
         (claim_faster_plans, "plan"),
         (claim_smaller_area, "area"),
         (claim_more_dropped, "certificate"),
+        (claim_another_bound, "certificate"),
+        (record_another_bound, "certificate"),
+        (claim_open_designs, "certificate"),
         (forget_the_best, "bounds"),
     ],
 )
@@ -391,6 +425,42 @@ def test_a_tampered_run_fails(undisturbed, tmp_path, tamper, failed):
     assert done.returncode == 1
     names = [check["name"] for check in json.loads(done.stdout)["checks"] if not check["passed"]]
     assert any(name.endswith(failed) for name in names), names
+
+
+def test_a_run_recorded_before_open_designs_were_counted_is_still_verified(undisturbed, tmp_path):
+    folder = tmp_path / "run"
+    shutil.copytree(undisturbed[0], folder)
+
+    def as_it_was(result):
+        certificate = result["certificate"]
+        del certificate["num_open"]
+        # Then the bound was named that the search happened to look at.
+        certificate["num_dropped_by_bound"]["device time"] -= 1
+        certificate["num_dropped_by_bound"]["layer bounds"] += 1
+
+    edit_result(folder, as_it_was)
+    assert rephaze("verify", folder, "--sample", 0).returncode == 0
+    edit_result(folder, lambda result: result["certificate"].update(num_infeasible=5))
+    assert rephaze("verify", folder, "--sample", 0).returncode == 1
+
+
+def test_a_time_limit_holds_on_a_real_model(tmp_path):
+    """The bounds of its first designs alone would take longer."""
+    began = time.monotonic()
+    done = rephaze("search", "t5-large", "--time-limit", 5, "--workers", 1, "--json", "--out", tmp_path / "run")
+    answer = json.loads(done.stdout)
+    assert answer["search_s"] < 5 + 5, done.stderr
+    # Starting Python and writing the page come on top.
+    assert time.monotonic() - began < 60
+    assert answer["status"] in ("unknown", "feasible")
+    certificate = answer["certificate"]
+    assert certificate["num_open"] > 0
+    assert certificate["num_designs"] == (
+        certificate["num_solved_exactly"]
+        + certificate["num_infeasible"]
+        + sum(certificate["num_dropped_by_bound"].values())
+        + certificate["num_open"]
+    )
 
 
 def test_a_run_without_an_answer_cannot_be_verified(config, tmp_path):

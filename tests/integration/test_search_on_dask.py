@@ -172,6 +172,22 @@ def test_a_killed_worker_costs_time_but_not_the_answer(place, local, cluster):
     assert records(place / "worker-lost") == records(local[0])
 
 
+def test_a_worker_that_does_not_answer_does_not_hold_up_the_limit(place, local, tmp_path):
+    with dask_cluster(tmp_path / "dask", num_workers=1) as cluster:
+        cluster.workers[0].send_signal(signal.SIGSTOP)
+        try:
+            began = time.monotonic()
+            code, answer, errors = finish(begin(place, "late", "--dask", cluster.address, "--time-limit", "3"))
+            assert time.monotonic() - began < 60, "starting Python included"
+        finally:
+            cluster.workers[0].send_signal(signal.SIGCONT)
+    assert (code, answer["status"]) == (3, "unknown"), errors
+    assert answer["search_s"] < 3 + 5
+    assert answer["bound"] >= local[1]["objective"]
+    code, resumed, _ = finish(begin(place, "late", "--resume", "--workers", "1"))
+    assert (code, timeless(resumed)) == (0, timeless(local[1]))
+
+
 def test_a_lost_scheduler_ends_in_one_line_and_the_run_goes_on_elsewhere(place, local, tmp_path):
     with dask_cluster(tmp_path / "dask", num_workers=1) as cluster:
         process = begin(place, "scheduler-lost", "--dask", cluster.address)

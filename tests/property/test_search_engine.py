@@ -5,7 +5,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rephaze.search.engine import run_best_first
-from rephaze.types.search import Evaluation
+from rephaze.types.search import Evaluation, Unsettled
+from rephaze.types.stopping import StoppedError
 
 values = st.lists(st.integers(0, 12), min_size=1, max_size=40)
 
@@ -104,6 +105,75 @@ def test_an_interrupted_run_has_an_honest_bound_and_resumes_to_the_same_answer(t
     again = run_best_first(bounds, Solver(truth, bounds), tie_key=by_area, batch_size=batch_size)
     assert resumed.incumbent == again.incumbent
     assert solver.num_calls <= len(truth) - len(known) or not known
+
+
+class CutSolver(Solver):
+    """Has time for so many designs; leaves the others unsettled."""
+
+    def __init__(self, truth, fine_bounds, num_left):
+        super().__init__(truth, fine_bounds)
+        self.num_left = num_left
+
+    def __call__(self, designs, cutoff):
+        for design in designs:
+            if self.num_left:
+                self.num_left -= 1
+                yield from super().__call__([design], cutoff)
+            else:
+                yield Unsettled(design=design, bound=float(self.fine_bounds[design]))
+
+
+@given(truth=values, batch_size=st.integers(1, 5), num_left=st.integers(0, 20), data=st.data())
+@settings(max_examples=200, deadline=None)
+def test_what_was_cut_within_a_batch_stays_open(truth, batch_size, num_left, data):
+    extra = data.draw(st.lists(st.integers(0, 3), min_size=len(truth), max_size=len(truth)))
+    bounds, fine = np.array(truth, dtype=float) + 3, np.array(truth, dtype=float) + extra
+    seen, recorded = [], []
+
+    def on_batch(batch, progress):
+        recorded.extend(batch)
+        seen.append(progress)
+
+    options = {"tie_key": by_area, "batch_size": batch_size}
+    cut = run_best_first(bounds, CutSolver(truth, fine, num_left), on_batch=on_batch, **options)
+    whole = run_best_first(bounds, Solver(truth, fine), **options)
+    if cut.is_complete:
+        assert cut == whole
+        return
+    assert cut.unsettled
+    assert all(isinstance(item, Evaluation) for item in recorded)
+    assert {item.design for item in recorded} == set(cut.evaluations)
+    assert not set(cut.unsettled) & set(cut.evaluations)
+    best = cut.incumbent.objective if cut.incumbent else -np.inf
+    # Nothing that is not settled may do better than the bound, and what may still win is counted.
+    others = [float(truth[d]) for d in range(len(truth)) if d not in cut.evaluations]
+    assert cut.bound >= max([best, *others])
+    assert cut.bound == seen[-1].bound
+    may_win = sum(bound >= max(best, 0) for bound in cut.unsettled.values())
+    assert seen[-1].num_open >= may_win
+    resumed = run_best_first(bounds, Solver(truth, fine), known=recorded, **options)
+    assert resumed == whole
+
+
+@given(truth=values, num_chunks=st.integers(0, 5))
+@settings(max_examples=100, deadline=None)
+def test_a_refinement_that_was_cut_leaves_the_coarse_bounds(truth, num_chunks):
+    bounds, fine = np.array(truth, dtype=float) + 3, np.array(truth, dtype=float) + 1
+    calls = []
+
+    def refine(designs):
+        calls.append(designs)
+        if len(calls) > num_chunks:
+            raise StoppedError
+        return fine[designs]
+
+    options = {"tie_key": by_area, "batch_size": 2, "refine_size": 3}
+    cut = run_best_first(bounds, Solver(truth, fine), refine=refine, **options)
+    if cut.is_complete:
+        return
+    assert not set(calls[-1]) & (set(cut.refined) | set(cut.evaluations))
+    best = cut.incumbent.objective if cut.incumbent else -np.inf
+    assert cut.bound == max(best, bounds[calls[-1]].max())
 
 
 @given(truth=values, batch_size=st.integers(1, 9))

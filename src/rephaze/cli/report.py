@@ -11,6 +11,7 @@ import typer
 
 from rephaze.cli.output import JsonOption, print_json, stderr, stdout
 from rephaze.errors import RephazeError, RunError
+from rephaze.types.stopping import UNSTOPPED, StoppedError, StopSignal
 
 if TYPE_CHECKING:
     from rephaze.report.search_figures import MarkedChip
@@ -45,13 +46,16 @@ def report(
         stdout.print(f"report in {path}", highlight=False, markup=False, soft_wrap=True)
 
 
-def write_report(run: Path, out: Path | None = None, known_chips_s: float = math.inf) -> Path:
+def write_report(
+    run: Path, out: Path | None = None, known_chips_s: float = math.inf, stop: StopSignal = UNSTOPPED
+) -> Path:
     """Write the page of a recorded run, its blocks scheduled again, and return its path.
 
     Args:
         run: The run's folder.
         out: The page; None: ``report.html`` in the folder.
         known_chips_s: Time for measuring known chips to mark among the designs.
+        stop: When the page must do with what is there.
     """
     from rephaze.report.search_figures import ExploredDesigns
     from rephaze.report.search_report import SearchRecords, write_search_report
@@ -72,10 +76,12 @@ def write_report(run: Path, out: Path | None = None, known_chips_s: float = math
     from rephaze.search.block_schedule import block_schedules
 
     try:
-        blocks, missing = block_schedules(info.settings, result), ""
+        blocks, missing = block_schedules(info.settings, result, stop), ""
+    except StoppedError:
+        blocks, missing = (), "There was no time left to schedule the layers: rephaze report does."
     except RephazeError as error:  # a graph file that has moved since takes nothing from the rest of the page
         blocks, missing = (), f"The layers could not be read again: {error}"
-    marked = _marked(info.settings, known_chips_s) if explored and result.chip else []
+    marked = _marked(info.settings, known_chips_s, stop) if explored and result.chip else []
     records = SearchRecords(
         info=info,
         result=result,
@@ -88,13 +94,14 @@ def write_report(run: Path, out: Path | None = None, known_chips_s: float = math
     return write_search_report(out or run / REPORT_NAME, records)
 
 
-def _marked(settings: SearchSettings, budget_s: float) -> list[MarkedChip]:
+def _marked(settings: SearchSettings, budget_s: float, stop: StopSignal) -> list[MarkedChip]:
     """Known chips with the best plans of the search's models, for the picture of the designs."""
     from rephaze.report.search_figures import MAX_AREA_FACTOR, MarkedChip
     from rephaze.search.known_chips import measure_known_chips
 
     try:
-        found = measure_known_chips(settings, MAX_AREA_FACTOR * settings.scenario.space.area_limit_um2, budget_s)
+        max_area_um2 = MAX_AREA_FACTOR * settings.scenario.space.area_limit_um2
+        found = measure_known_chips(settings, max_area_um2, budget_s, stop)
     except RephazeError:  # the page says elsewhere which file is missing
         return []
     return [MarkedChip(name=one.chip.name, area_um2=one.area_um2, objective=one.objective) for one in found]

@@ -6,8 +6,9 @@ import signal
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import asdict
-from math import isfinite
+from math import inf, isfinite
 from pathlib import Path
+from time import perf_counter
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -15,6 +16,7 @@ from rich.table import Table
 
 from rephaze.cli.output import ExitCode, JsonOption, print_json, stderr, stdout
 from rephaze.errors import RephazeError
+from rephaze.types.stopping import UNSTOPPED, StopSignal
 from rephaze.units import GB, GIB, MIB, S_PER_MS, UM2_PER_MM2
 
 if TYPE_CHECKING:
@@ -23,6 +25,9 @@ if TYPE_CHECKING:
 
 KNOWN_CHIPS_S = 2.0
 """Time for known chips in the report: a search should not wait for more of them; rephaze report has all."""
+
+REPORT_S = 2.0
+"""Time for schedules and known chips in the report of a search with a time limit."""
 
 
 def register(app: typer.Typer) -> None:
@@ -76,6 +81,7 @@ def search(
 
     Examples:  rephaze search gpt2-xl   |   rephaze search gpt2-xl bert-large --scenario paper --out run1
     """
+    began = perf_counter()
     from rephaze.search.config import resolve_settings
     from rephaze.search.run import run_search
 
@@ -91,18 +97,21 @@ def search(
                 resume=resume,
                 num_workers=workers,
                 dask=dask,
-                time_limit_s=float("inf") if time_limit is None else time_limit,
+                # What was loaded and read so far counts too.
+                time_limit_s=inf if time_limit is None else max(time_limit - (perf_counter() - began), 0.0),
                 count_within=count_within / 100,
                 on_progress=show,
                 should_stop=is_interrupted,
             )
+        # A time limit is for all there is to wait for.
+        stop = UNSTOPPED if time_limit is None else StopSignal(perf_counter() + REPORT_S)
         # Still under Ctrl-C's handler: pressed a moment too late it must not cost the answer.
         if json_output:
-            report = _write_report(out, quiet=True)
+            report = _write_report(out, quiet=True, stop=stop)
             print_json(_record(result) | {"report": None if report is None else str(report)})
         else:
             _print(settings, result, out)
-            report = _write_report(out, quiet=False)
+            report = _write_report(out, quiet=False, stop=stop)
             if report is not None:
                 stdout.print(f"report in {report}", highlight=False, markup=False, soft_wrap=True)
     if result.chip is None:
@@ -129,7 +138,7 @@ def _changes(
 
 @contextmanager
 def _interruptible() -> Iterator[Any]:
-    """Ctrl-C once: stop after the batch at hand. Twice: at once."""
+    """Ctrl-C once: stop with what is known. Twice: at once."""
     asked = False
 
     def handle(_signal: int, _frame: object) -> None:
@@ -165,7 +174,7 @@ def _progress(quiet: bool) -> Iterator[Any]:
         yield show
 
 
-def _write_report(out: Path | None, quiet: bool) -> Path | None:
+def _write_report(out: Path | None, *, quiet: bool, stop: StopSignal = UNSTOPPED) -> Path | None:
     """Write the run's page; what keeps it from being written must not take the answer away."""
     if out is None:
         return None
@@ -173,7 +182,7 @@ def _write_report(out: Path | None, quiet: bool) -> Path | None:
 
     try:
         with nullcontext() if quiet else stderr.status("writing the report"):
-            return write_report(out, known_chips_s=KNOWN_CHIPS_S)
+            return write_report(out, known_chips_s=KNOWN_CHIPS_S, stop=stop)
     except RephazeError as error:
         stderr.print(f"no report: {error}", highlight=False, markup=False, soft_wrap=True)
         return None
@@ -257,6 +266,7 @@ def _print(settings: SearchSettings, result: SearchResult, out: Path | None) -> 
     removed = ", ".join(
         f"{count:,} by {name}" for name, count in certificate.num_dropped_by_bound.items() if count
     )
+    left_open = f", {certificate.num_open:,} left open" if certificate.num_open else ""
     within = ", ".join(
         f"{name}: {least:,}" + ("" if least == most else f" to {most:,}")
         for name, (least, most) in certificate.num_within.items()
@@ -264,7 +274,7 @@ def _print(settings: SearchSettings, result: SearchResult, out: Path | None) -> 
     stdout.print(
         f"[bold]certificate[/]  {certificate.num_designs:,} designs: "
         f"{certificate.num_solved_exactly:,} solved exactly, "
-        f"{certificate.num_infeasible:,} infeasible, dropped {removed or 'none'}; within {within}",
+        f"{certificate.num_infeasible:,} infeasible, dropped {removed or 'none'}{left_open}; within {within}",
         highlight=False,
     )
     _print_scope(result)

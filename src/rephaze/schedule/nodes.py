@@ -1,7 +1,7 @@
 """The memory of the best-first search: nodes as rows of arrays, a heap of open ones, a table by started set.
 
-Axis letters: n = node, i = operator, m = mode (a way to run an operator), r = resource, w = word of a bitset, k = weight set, s = slot
-of a running operator.
+Axis letters: n = node, i = operator, m = mode (a way to run an operator), r = resource, w = word of a bitset,
+k = weight set, s = slot of a running operator.
 """
 
 from __future__ import annotations
@@ -229,15 +229,13 @@ def pop(heap: Any, fact: Any, control: Any) -> Any:
 
 
 @kernel
-def reorder(nodes: Nodes, slope: int) -> int:
-    """Order the heap anew by this slope, without what the incumbent makes needless; return the least bound in it."""
+def reorder(nodes: Nodes, slope: int) -> None:
+    """Order the heap anew by this slope, without what the incumbent makes needless."""
     heap, fact, control = nodes.heap, nodes.fact, nodes.control
-    size, lowest = control[HEAP_SIZE], control[INCUMBENT]
+    size = control[HEAP_SIZE]
     control[SLOPE] = slope
     control[HEAP_SIZE] = 0
     for at in range(size):
         n = heap[at]
         if fact[n, STATE] == OPEN and fact[n, BOUND] < control[INCUMBENT]:
-            lowest = min(lowest, fact[n, BOUND])
             push(heap, fact, control, n)
-    return lowest

@@ -16,6 +16,7 @@ from rephaze.schedule.listing import first_schedule, improve
 from rephaze.schedule.nodes import Nodes, Task
 from rephaze.schedule.packing import MODE_BITS, MODE_MASK
 from rephaze.schedule.relaxation import ceil_safely, relax
+from rephaze.types.stopping import UNSTOPPED, StopSignal
 
 Ints = NDArray[np.int64]
 
@@ -27,6 +28,8 @@ _MIN_TRIES, _TRIES_TIMES_OPS = 50, 70_000
 _TICKS_A_NODE = 5e-7
 """CP-SAT's own measure of work that takes as long as a node of the search, some five microseconds."""
 _LEAST_CPSAT_S = 0.02
+_CPSAT_OVERRUN_S = 1.0
+"""CP-SAT may end a little before its time: given this much more, what time has cut ends past the deadline."""
 _MAX_SEARCH_OPS = 1024
 """Larger parts go to CP-SAT at once: a node would no longer be small."""
 
@@ -43,8 +46,8 @@ class Solver(StrEnum):
 
 
 # Whose turn it is, and until which share of the limit. A dive finds schedules, a search proves. Under rule chip
-# the search and CP-SAT either close in a moment much of what the other never would, so both get a short turn before
-# either gets a long one; under engine the search is nearly always the one.
+# the search and CP-SAT either close in a moment much of what the other never would, so both get a short turn
+# before either gets a long one; under engine the search is nearly always the one.
 _SEARCH_FIRST = (
     ("search", 0.005),
     ("improve", 0.01),
@@ -77,10 +80,12 @@ class Limit:
     """Of ``time.perf_counter``."""
     num_nodes: int | None = None
     """Work in nodes of the search, all its turns together."""
+    stop: StopSignal = UNSTOPPED
+    """Cuts the turn short: its outcome is then nobody's answer."""
 
     def time_left_s(self) -> float:
         """Wall time to the deadline, 0 when it has passed."""
-        return max(self.deadline - time.perf_counter(), 0.0)
+        return min(max(self.deadline - time.perf_counter(), 0.0), self.stop.time_left_s())
 
 
 @dataclass(slots=True)
@@ -99,7 +104,13 @@ class PartSolution:
 
 
 def solve_part(
-    task: Task, width: int, time_limit_s: float, work_limit: int | None, solver: Solver, backend: str
+    task: Task,
+    width: int,
+    time_limit_s: float,
+    work_limit: int | None,
+    solver: Solver,
+    backend: str,
+    stop: StopSignal = UNSTOPPED,
 ) -> PartSolution:
     """The best schedule and bound of a part within the limit.
 
@@ -110,7 +121,12 @@ def solve_part(
         work_limit: Nodes to search instead, and likewise for CP-SAT; the integer program knows time only.
         solver: Which methods may be used.
         backend: Of the integer program.
+        stop: Ends the work before its limit.
+
+    Raises:
+        StoppedError: ``stop`` came before a proof and before the limit.
     """
+    stop.check()
     began = time.perf_counter()
     size = len(task.dur_im)
     weight_im = np.zeros(task.dur_im.shape)
@@ -119,8 +135,10 @@ def solve_part(
     if solver is Solver.ILP:
         from rephaze.schedule.ilp import solve_by_ilp
 
-        spent = time.perf_counter() - began
-        _merge(task, known, solve_by_ilp(task, known.makespan, max(time_limit_s - spent, 0.0), backend))
+        left_s = Limit(deadline=began + time_limit_s, stop=stop).time_left_s()
+        _merge(task, known, solve_by_ilp(task, known.makespan, left_s, backend))
+        if not known.is_proven:
+            stop.check()
         return known
     if known.is_proven and solver is not Solver.CPSAT:
         return known
@@ -128,9 +146,9 @@ def solve_part(
     search = _Search(task, known, weight_im, width) if may_search else None
     for seed, (method, share) in enumerate(_turns(task, solver)):
         if work_limit is None:
-            limit = Limit(deadline=began + share * time_limit_s)
+            limit = Limit(deadline=began + share * time_limit_s, stop=stop)
         else:
-            limit = Limit(num_nodes=int(share * work_limit))
+            limit = Limit(num_nodes=int(share * work_limit), stop=stop)
         if method in ("search", "dive") and search:
             search.run(limit, dives=method == "dive")
         elif method == "improve":
@@ -139,6 +157,7 @@ def solve_part(
             _run_cpsat(task, known, limit, seed)
         if known.is_proven:
             break
+        stop.check()
     return known
 
 
@@ -259,8 +278,10 @@ def _improve(task: Task, known: PartSolution, limit: Limit, turn: int) -> None:
 def _run_cpsat(task: Task, known: PartSolution, limit: Limit, seed: int) -> None:
     """Improve ``known`` with CP-SAT, unless building its model alone would take the time there is."""
     time_limit_s = limit.time_left_s()
-    if time_limit_s < _LEAST_CPSAT_S:
+    by_work = limit.num_nodes is not None
+    if time_limit_s <= (0.0 if by_work else _LEAST_CPSAT_S):
         return
+    time_limit_s += _CPSAT_OVERRUN_S if by_work else 0.0
     from rephaze.schedule.cpsat import solve_by_cpsat
 
     found = solve_by_cpsat(

@@ -1,6 +1,6 @@
 """A layer's schedule: contraction, series parts, each part solved, parts put end to end.
 
-Axis letters: o = operator of the graph, m = mode (a way to run an operator: its cores, its part of the bandwidths).
+Axis letters: o = operator of the graph, m = mode (a way to run it: its cores, its part of the bandwidths).
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ from rephaze.types.schedule import (
     ScheduleProblem,
     ScheduleStatus,
 )
+from rephaze.types.stopping import UNSTOPPED, StopSignal
 
 Ints = NDArray[np.int64]
 
@@ -89,6 +90,7 @@ def schedule_layer(
     solver: Solver = Solver.AUTO,
     backend: str = DEFAULT_BACKEND,
     memo: ScheduleMemo | None = None,
+    stop: StopSignal = UNSTOPPED,
 ) -> LayerSchedule:
     """The best schedule of a layer on one chip, with its proven bound.
 
@@ -103,10 +105,14 @@ def schedule_layer(
         buffer_share_om: Likewise for the global buffer.
         time_limit_s: Wall time for all parts together; a valid schedule comes back whatever it is.
         work_limit: Nodes to search in each part, some five microseconds each, and as much work of CP-SAT. No clock
-            is read then, so the answer is the same on any machine. The integer program knows time only.
+            decides then, so the answer is the same on any machine. The integer program knows time only.
         solver: Which methods may be used.
         backend: Of the integer program: scip, highs, cp_sat or gurobi.
         memo: Shared among solves, or None.
+        stop: Interrupts the work, whatever its limit; a part that was cut does not go into the memo.
+
+    Raises:
+        StoppedError: ``stop`` came before a proof and before the limit.
     """
     if work_limit is not None and solver is not Solver.ILP:
         time_limit_s = math.inf
@@ -143,7 +149,7 @@ def schedule_layer(
             exclusion is Exclusion.CHIP,
         )
         task, was_im = without_gaps(task)
-        found = _solved(part, task, share_s, work_limit, solver, backend, memo)
+        found = _solved(part, task, share_s, work_limit, solver, backend, memo, stop)
         mode_i = was_im[np.arange(len(part.ops)), found.mode_i]
         solutions[k] = replace(found, mode_i=mode_i)
     return _joined(structure, parts, solutions, cycles_om, takes_time)
@@ -249,9 +255,10 @@ def _solved(
     solver: Solver,
     backend: str,
     memo: ScheduleMemo | None,
+    stop: StopSignal,
 ) -> PartSolution:
     if memo is None:
-        return solve_part(task, part.width, time_limit_s, work_limit, solver, backend)
+        return solve_part(task, part.width, time_limit_s, work_limit, solver, backend, stop)
     key = (
         str(work_limit).encode(),
         *(
@@ -261,7 +268,7 @@ def _solved(
     )
     known = memo.parts.get(key)
     if known is None:
-        known = solve_part(task, part.width, time_limit_s, work_limit, solver, backend)
+        known = solve_part(task, part.width, time_limit_s, work_limit, solver, backend, stop)
         # More time might still prove a part; the same work would end the same way.
         if known.is_proven or work_limit is not None:
             memo.parts[key] = known

@@ -202,6 +202,7 @@ def _best_of(
     for position, design in enumerate(designs):
         own = [model.chip(position) for model in bounds]
         found = evaluator.evaluate(design, own, best.objective if best else -math.inf)
+        assert isinstance(found, Evaluation), "nothing stops it"
         if not found.is_exact or found.objective <= 0.0:
             continue
         better = found if best is None or found.objective > best.objective else best

@@ -22,26 +22,29 @@ from rephaze.types.schedule import (
     ScheduleStatus,
 )
 from rephaze.types.search import ModelPlan, SearchResult, SearchSettings
+from rephaze.types.stopping import UNSTOPPED, StopSignal
 
 DIRECTIONS = ("forward", "backward")
 
 
-def block_schedules(settings: SearchSettings, result: SearchResult) -> tuple[PassSchedule, ...]:
+def block_schedules(
+    settings: SearchSettings, result: SearchResult, stop: StopSignal = UNSTOPPED
+) -> tuple[PassSchedule, ...]:
     """Forward and backward pass of each model's most repeated layer type on the winning chip; none without one.
 
     A model's layers are estimated and scheduled as the search did, at the degree and the microbatch size of its
-    plan. A model given as a file is read again: ``RephazeError`` if it is gone.
+    plan. A model given as a file is read again: ``RephazeError`` if it is gone. ``StoppedError`` when cut.
     """
     if result.chip is None:
         return ()
-    return tuple(one for plan in result.plans for one in _of_model(settings, result.chip, plan))
+    return tuple(one for plan in result.plans for one in _of_model(settings, result.chip, plan, stop))
 
 
-def _of_model(settings: SearchSettings, chip: Chip, plan: ModelPlan) -> list[PassSchedule]:
+def _of_model(settings: SearchSettings, chip: Chip, plan: ModelPlan, stop: StopSignal) -> list[PassSchedule]:
     # Only the plan's own degree and size: preparing the others would take most of the time.
     training = replace(settings.scenario.training, tp_degrees=(plan.tp,), microbatches=(plan.microbatch,))
     scenario = replace(settings.scenario, training=training)
-    evaluator = SpaceEvaluator(replace(settings, models=(plan.model,), weights=(1.0,), scenario=scenario))
+    evaluator = SpaceEvaluator(replace(settings, models=(plan.model,), weights=(1.0,), scenario=scenario), stop)
     work, solver = evaluator.works[0], evaluator.chip_solver(chip)
     kind, num_layers = Counter(work.layer_type_of).most_common(1)[0]
     found = []

@@ -21,6 +21,7 @@ from rephaze.search.work import Memory, ModelWork, PassWork, Unit
 from rephaze.types.chip import ChipTable
 from rephaze.types.latency import IMPOSSIBLE_CYCLES
 from rephaze.types.schedule import Exclusion
+from rephaze.types.stopping import UNSTOPPED, StopSignal
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -57,7 +58,12 @@ def joined_bounds(pieces: Sequence[ModelBounds]) -> ModelBounds:
 
 
 def layer_bounds(
-    work: ModelWork, estimator: Estimator, chips: ChipTable, memory_of_c: list[Memory], exclusion: Exclusion
+    work: ModelWork,
+    estimator: Estimator,
+    chips: ChipTable,
+    memory_of_c: list[Memory],
+    exclusion: Exclusion,
+    stop: StopSignal = UNSTOPPED,
 ) -> ModelBounds:
     """For each unit and chip, a batch time no plan of that unit beats; infinite where nothing fits.
 
@@ -67,15 +73,17 @@ def layer_bounds(
         chips: The chips.
         memory_of_c: The largest memory each may have.
         exclusion: What all-cores operators exclude.
+        stop: Ends the work with ``StoppedError``.
     """
     groups: dict[Memory, Ints] = {
         memory: np.flatnonzero([own == memory for own in memory_of_c]) for memory in dict.fromkeys(memory_of_c)
     }
-    times = [layer_bound_times(work, estimator, chips, tp, mb, exclusion) for tp, mb in work.pairs]
+    times = [layer_bound_times(work, estimator, chips, tp, mb, exclusion, stop) for tp, mb in work.pairs]
     batch_s_uc = np.full((len(work.units), len(chips)), np.inf)
     for u, unit in enumerate(work.units):
         forward_ct, backward_ct = times[work.pairs.index((unit.tp, unit.microbatch))]
         for memory, members in groups.items():
+            stop.check()
             bounds = work.chip_bounds(unit, memory)
             batch_s_uc[u, members] = bounds.batch_s([(forward_ct[members], backward_ct[members])])
         batch_s_uc[u] = np.maximum(batch_s_uc[u], _unit_device_time_s(work, unit, forward_ct + backward_ct))
@@ -98,13 +106,21 @@ def _unit_device_time_s(work: ModelWork, unit: Unit, work_s_ct: Floats) -> Float
 
 
 def layer_bound_times(
-    work: ModelWork, estimator: Estimator, chips: ChipTable, tp: int, microbatch: int, exclusion: Exclusion
+    work: ModelWork,
+    estimator: Estimator,
+    chips: ChipTable,
+    tp: int,
+    microbatch: int,
+    exclusion: Exclusion,
+    stop: StopSignal = UNSTOPPED,
 ) -> tuple[Floats, Floats]:
     """Lower bounds on forward and backward seconds, chips x layer types."""
-    columns = [
-        [pass_bound_s(one_pass, estimator, chips, microbatch, exclusion) for one_pass in both]
-        for both in work.passes[tp]
-    ]
+
+    def bound_s(one_pass: PassWork) -> Floats:
+        stop.check()
+        return pass_bound_s(one_pass, estimator, chips, microbatch, exclusion)
+
+    columns = [[bound_s(one_pass) for one_pass in both] for both in work.passes[tp]]
     forward_ct = np.stack([forward for forward, _ in columns], axis=1)
     backward_ct = np.stack([backward for _, backward in columns], axis=1)
     return forward_ct, backward_ct

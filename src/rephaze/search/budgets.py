@@ -95,6 +95,7 @@ def settle_budgets(
             places = [bounds.pop(design) for design in batch]
             own = [[model.chip(at) for model in found] for found, at in places]
             for item in workers.evaluate(batch, own, best if best else -np.inf):
+                assert isinstance(item, Evaluation), "nothing stops it"
                 settled_d[item.design] = item.is_exact
                 upper_d[item.design] = min(float(upper_d[item.design]), item.bound)
                 if item.is_exact and item.plans:

@@ -2,25 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from rephaze.hardware.area import chip_area
 from rephaze.hardware.template import build_chips
-from rephaze.search.engine import EngineOutcome
-from rephaze.search.evaluator import MAPPED, PLACED, SOLVED, SpaceEvaluator
-from rephaze.types.placement import Recompute
+from rephaze.search.engine import RELATIVE_SLACK, EngineOutcome
+from rephaze.search.evaluator import LAYER_BOUNDS, MAPPED, PLACED, SOLVED, SpaceEvaluator
+from rephaze.search.scope import designs_scope, plans_scope
 from rephaze.types.run import NOT_REMOVED, BoundTable
-from rephaze.types.search import Certificate, Objective, SearchSettings
+from rephaze.types.search import Certificate, Evaluation
 from rephaze.types.space import DesignSpace
-from rephaze.units import UM2_PER_MM2
 
 Floats = NDArray[np.float64]
 
 DEVICE_TIME = "device time"
-LAYER_BOUNDS = "layer bounds"
 BOUNDS = (DEVICE_TIME, LAYER_BOUNDS, PLACED, MAPPED, SOLVED)
 """Coarse to fine."""
 WITHIN = {"0.1 %": 0.001, "1 %": 0.01, "5 %": 0.05}
@@ -35,70 +34,89 @@ _FIELDS = (
 )
 
 
+@dataclass(frozen=True, eq=False, kw_only=True, slots=True)
+class Account:
+    """Where every design went, each in one place. Axis letter: d = design."""
+
+    is_solved_d: NDArray[np.bool_]
+    is_infeasible_d: NDArray[np.bool_]
+    removed_by_d: NDArray[np.int16]
+    """Position in ``BOUNDS`` of the bound that dropped it, or ``NOT_REMOVED``."""
+
+    @property
+    def is_open_d(self) -> NDArray[np.bool_]:
+        """Designs that may still be better than the answer."""
+        open_d: NDArray[np.bool_] = ~self.is_solved_d & ~self.is_infeasible_d & (self.removed_by_d == NOT_REMOVED)
+        return open_d
+
+    def num_dropped(self) -> dict[str, int]:
+        """Designs each bound dropped, coarse to fine; finer ones only where they dropped any."""
+        counts = {name: int((self.removed_by_d == position).sum()) for position, name in enumerate(BOUNDS)}
+        return {name: count for name, count in counts.items() if count or name in (DEVICE_TIME, LAYER_BOUNDS)}
+
+
+def account(
+    coarse_d: Floats, refined: Mapping[int, float], evaluations: Mapping[int, Evaluation], threshold: float
+) -> Account:
+    """Every design by what is recorded of it and the final answer alone, so that it can be derived again.
+
+    A design that was taken up to be solved counts by what came out. Any other is dropped by the coarsest of its
+    bounds that is below the answer, whichever bound it was that the search happened to look at first.
+
+    Args:
+        coarse_d: Bounds by device time.
+        refined: Layer bounds of the designs that have one.
+        evaluations: Designs that were solved, or dropped while being solved.
+        threshold: Bounds below it cannot win or tie.
+    """
+    is_infeasible_d = coarse_d <= 0
+    removed_by_d = np.where(~is_infeasible_d & (coarse_d < threshold), BOUNDS.index(DEVICE_TIME), NOT_REMOVED)
+    by_layers = BOUNDS.index(LAYER_BOUNDS)
+    for design, bound in refined.items():
+        if removed_by_d[design] == NOT_REMOVED:
+            is_infeasible_d[design] |= bound <= 0
+            removed_by_d[design] = by_layers if 0 < bound < threshold else NOT_REMOVED
+    is_solved_d = np.zeros(len(coarse_d), dtype=np.bool_)
+    for design, item in evaluations.items():
+        is_solved_d[design] = item.is_exact and item.objective > 0
+        is_infeasible_d[design] = item.is_exact and item.objective <= 0
+        removed_by_d[design] = NOT_REMOVED if item.is_exact else BOUNDS.index(item.dropped_by or LAYER_BOUNDS)
+    return Account(
+        is_solved_d=is_solved_d, is_infeasible_d=is_infeasible_d, removed_by_d=removed_by_d.astype(np.int16)
+    )
+
+
+def drop_threshold(objective: float, exhaustive: bool) -> float:
+    """Bounds below it can neither win nor tie with the answer; of an exhaustive search nothing is dropped."""
+    return -np.inf if exhaustive or objective <= 0 else objective * (1 - RELATIVE_SLACK)
+
+
+def _account(evaluator: SpaceEvaluator, outcome: EngineOutcome, coarse_d: Floats) -> Account:
+    objective = 0.0 if outcome.incumbent is None else outcome.incumbent.objective
+    threshold = drop_threshold(objective, evaluator.settings.exhaustive)
+    return account(coarse_d, outcome.refined, outcome.evaluations, threshold)
+
+
 def certify(evaluator: SpaceEvaluator, outcome: EngineOutcome, coarse_d: Floats) -> Certificate:
-    """Account for every design once: solved, infeasible, or dropped by which bound."""
-    evaluations = outcome.evaluations.values()
-    solved = [item for item in evaluations if item.is_exact and item.objective > 0]
-    no_plan = sum(item.is_exact and item.objective <= 0 for item in evaluations)
-    no_plan += int((coarse_d <= 0).sum())
-    no_plan += sum(bound <= 0 for design, bound in outcome.refined.items() if design not in outcome.evaluations)
-    dropped: dict[str, int] = {}
+    """Account for every design once: solved, infeasible, dropped by which bound, or open."""
+    found = _account(evaluator, outcome, coarse_d)
     refined_only = [
         bound for design, bound in outcome.refined.items() if design not in outcome.evaluations and bound > 0
     ]
     is_unrefined = coarse_d > 0
     is_unrefined[[*outcome.refined, *outcome.evaluations]] = False
-    if outcome.is_complete:
-        dropped[DEVICE_TIME] = int(is_unrefined.sum())
-        dropped[LAYER_BOUNDS] = len(refined_only)
-    for item in evaluations:
-        if not item.is_exact:
-            dropped[item.dropped_by] = dropped.get(item.dropped_by, 0) + 1
-    dropped = {name: dropped[name] for name in BOUNDS if name in dropped}
     return Certificate(
         num_designs=evaluator.census.num_designs,
-        num_solved_exactly=len(solved),
-        num_dropped_by_bound=dropped,
-        num_infeasible=no_plan,
+        num_solved_exactly=int(found.is_solved_d.sum()),
+        num_dropped_by_bound=found.num_dropped(),
+        num_infeasible=int(found.is_infeasible_d.sum()),
         num_within=_within(outcome, coarse_d[is_unrefined], np.array(refined_only)),
         binding="" if outcome.incumbent is None else binding_of(evaluator, outcome.incumbent.design),
         designs_scope=designs_scope(evaluator.settings.scenario.space),
         plans_scope=plans_scope(evaluator.settings),
         num_unproven=_num_unproven(outcome),
+        num_open=int(found.is_open_d.sum()),
     )
-
-
-def designs_scope(space: DesignSpace) -> str:
-    """The limits a design had to keep to, in words."""
-    parts = [f"area up to {space.area_limit_um2 / UM2_PER_MM2:,.2f} mm² ({space.area_model} model)"]
-    if space.area_floor_um2:
-        floor_mm2 = space.area_floor_um2 / UM2_PER_MM2
-        parts.append(f"none below a floor of {floor_mm2:,.2f} mm² but single-core chips")
-    else:
-        parts.append("no floor")
-    if np.isfinite(space.power_limit_w):
-        parts.append(f"power up to {space.power_limit_w:,.0f} W")
-    parts.extend(rule.text for rule in space.constraints)
-    return "; ".join(parts)
-
-
-def plans_scope(settings: SearchSettings) -> str:
-    """The plans a model could choose from, in words."""
-    training = settings.scenario.training
-
-    def listed(values: Sequence[object]) -> str:
-        return ", ".join(str(value) for value in values)
-
-    mixed = "stage by stage" if set(training.recompute) == set(Recompute) else "one for all stages"
-    parts = [
-        f"tp {listed(training.tp_degrees)} where legal",
-        f"microbatch {listed(training.microbatches)}",
-        f"recompute {listed(training.recompute)} ({mixed})",
-        f"any dp, pp and stages under {settings.scenario.placement_model}",
-    ]
-    if settings.objective is Objective.PER_WATT:
-        parts.append("of each tp, microbatch and policy the fastest")
-    return "; ".join(parts)
 
 
 def _num_unproven(outcome: EngineOutcome) -> int:
@@ -107,24 +125,32 @@ def _num_unproven(outcome: EngineOutcome) -> int:
     return sum(item.is_exact and item.bound > best * (1 + 1e-12) for item in outcome.evaluations.values())
 
 
-def bound_table(outcome: EngineOutcome, coarse_d: Floats) -> BoundTable:
-    """The last bound of every design, and which bound removed it, for the run store."""
-    names = BOUNDS
+def nothing_certified(num_designs: int) -> Certificate:
+    """Of a search that stopped before it had a bound: every design is open."""
+    return Certificate(
+        num_designs=num_designs,
+        num_solved_exactly=0,
+        num_dropped_by_bound={},
+        num_infeasible=0,
+        num_within=dict.fromkeys(WITHIN, (0, num_designs)),
+        binding="",
+        num_open=num_designs,
+    )
+
+
+def bound_table(evaluator: SpaceEvaluator, outcome: EngineOutcome, coarse_d: Floats) -> BoundTable:
+    """For the run store: which bound dropped each design and its value; of the others the last bound."""
+    removed_by_d = _account(evaluator, outcome, coarse_d).removed_by_d
     bound_d = coarse_d.copy()
-    removed_by_d = np.zeros(len(coarse_d), dtype=np.int16)
-    for design, bound in outcome.refined.items():
-        bound_d[design], removed_by_d[design] = bound, 1
+    for finer in (outcome.refined, outcome.unsettled):
+        for design, bound in finer.items():
+            if removed_by_d[design] != BOUNDS.index(DEVICE_TIME):
+                bound_d[design] = bound
     for design, item in outcome.evaluations.items():
         bound_d[design] = item.bound
-        removed_by_d[design] = NOT_REMOVED if item.is_exact else names.index(item.dropped_by)
-    if not outcome.is_complete:
-        # Stopped early: designs that no evaluation settled are still open.
-        settled = np.zeros(len(coarse_d), dtype=np.bool_)
-        settled[list(outcome.evaluations)] = True
-        removed_by_d[~settled] = NOT_REMOVED
     return BoundTable(
         model=None,
-        names=names,
+        names=BOUNDS,
         design_c=np.arange(len(coarse_d), dtype=np.int64),
         bound_c=bound_d,
         removed_by_c=removed_by_d,

@@ -20,8 +20,8 @@ from rephaze.search.baselines import (
     search_spotlight_style,
     tpuv4_of,
 )
-from rephaze.search.certificate import DEVICE_TIME, LAYER_BOUNDS
-from rephaze.search.evaluator import SpaceEvaluator
+from rephaze.search.certificate import DEVICE_TIME
+from rephaze.search.evaluator import LAYER_BOUNDS, SpaceEvaluator
 from rephaze.search.gains import split_gain
 from rephaze.search.run import SearchProgress, run_search
 from rephaze.search.single_chip import ChipMetric

@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import os
 import platform
+import time
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
 from threading import Lock
@@ -29,12 +31,14 @@ from rephaze.search.warmup import use_one_thread
 from rephaze.store.record_json import canonical_text, from_json, json_text, to_json
 from rephaze.store.versions import current_versions
 from rephaze.types.run import RunVersions
-from rephaze.types.search import SearchSettings
+from rephaze.types.search import SearchSettings, Unsettled
+from rephaze.types.stopping import StoppedError, StopSignal
 
 Packed = dict[str, tuple[Sequence[int], bytes]]
 """Shape and little-endian bytes of each array of a ``ModelBounds``."""
 Reply = dict[str, Any]
-"""Either ``refused`` (why), or what was asked for: ``bounds`` or ``evaluation``."""
+"""``refused`` (why), ``stopped`` (out of time), or what was asked for: ``bounds``, ``evaluation``, or
+``open_bound`` of a design left unsettled."""
 
 MAX_JOBS = 2
 """Jobs a worker keeps ready: a driver that was killed never says that it is done."""
@@ -56,16 +60,24 @@ def job_text(settings: SearchSettings) -> str:
     return canonical_text(to_json(_job(settings)))
 
 
-def bound_designs(job: str, designs: Sequence[int]) -> Reply:
-    """``bounds``: what ``SpaceEvaluator.unit_bounds`` gives, by model, packed."""
+def bound_designs(job: str, designs: Sequence[int], time_left_s: float = math.inf) -> Reply:
+    """``bounds``: what ``SpaceEvaluator.unit_bounds`` gives, by model, packed.
 
-    def bound(evaluator: SpaceEvaluator) -> Reply:
-        return {"bounds": [packed_bounds(own) for own in evaluator.unit_bounds(designs)]}
+    Args:
+        job: The search.
+        designs: Positions in the space.
+        time_left_s: From now: clocks of two machines need not agree.
+    """
 
-    return _answered(job, bound)
+    def bound(evaluator: SpaceEvaluator, stop: StopSignal) -> Reply:
+        return {"bounds": [packed_bounds(own) for own in evaluator.unit_bounds(designs, stop)]}
+
+    return _answered(job, bound, time_left_s)
 
 
-def solve_design(job: str, design: int, bounds: Sequence[Packed], cutoff: float) -> Reply:
+def solve_design(
+    job: str, design: int, bounds: Sequence[Packed], cutoff: float, time_left_s: float = math.inf
+) -> Reply:
     """``evaluation``: the text of what ``SpaceEvaluator.evaluate`` gives.
 
     Args:
@@ -73,13 +85,16 @@ def solve_design(job: str, design: int, bounds: Sequence[Packed], cutoff: float)
         design: Position in the space.
         bounds: For each model, those of this design alone, packed.
         cutoff: The incumbent's objective.
+        time_left_s: From now.
     """
 
-    def solve(evaluator: SpaceEvaluator) -> Reply:
-        found = evaluator.evaluate(design, [unpacked_bounds(own) for own in bounds], cutoff)
+    def solve(evaluator: SpaceEvaluator, stop: StopSignal) -> Reply:
+        found = evaluator.evaluate(design, [unpacked_bounds(own) for own in bounds], cutoff, stop)
+        if isinstance(found, Unsettled):
+            return {"open_bound": found.bound}
         return {"evaluation": json_text(to_json(found))}
 
-    return _answered(job, solve)
+    return _answered(job, solve, time_left_s)
 
 
 def forget(job: str) -> None:
@@ -109,22 +124,24 @@ _one_task = Lock()
 _evaluators: OrderedDict[str, SpaceEvaluator] = OrderedDict()
 
 
-def _answered(job: str, answer: Any) -> Reply:
+def _answered(job: str, answer: Callable[[SpaceEvaluator, StopSignal], Reply], time_left_s: float) -> Reply:
+    stop = StopSignal(time.perf_counter() + time_left_s)
     with _one_task:
         try:
             use_one_thread()
-            reply: Reply = answer(_evaluator(job))
+            return answer(_evaluator(job, stop), stop)
+        except StoppedError:
+            return {"stopped": True}
         except RephazeError as error:
             return {"refused": f"process {os.getpid()} on {platform.node()}: {error}"}
-        return reply
 
 
-def _evaluator(job: str) -> SpaceEvaluator:
+def _evaluator(job: str, stop: StopSignal) -> SpaceEvaluator:
     if job in _evaluators:
         _evaluators.move_to_end(job)
         return _evaluators[job]
     _check_same(json.loads(job))
-    evaluator = SpaceEvaluator(from_json(SearchSettings, json.loads(job)["settings"]))
+    evaluator = SpaceEvaluator(from_json(SearchSettings, json.loads(job)["settings"]), stop)
     _evaluators[job] = evaluator
     while len(_evaluators) > MAX_JOBS:
         _evaluators.popitem(last=False)

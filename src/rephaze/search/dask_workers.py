@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import logging
+import math
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
@@ -26,9 +27,10 @@ from rephaze.search.dask_tasks import (
     solve_design,
     unpacked_bounds,
 )
-from rephaze.search.workers import PIECES_PER_WORKER, split_designs
+from rephaze.search.workers import PIECES_PER_WORKER, Patience, split_designs
 from rephaze.store.record_json import from_json
-from rephaze.types.search import Evaluation, SearchSettings
+from rephaze.types.search import Evaluation, SearchSettings, Unsettled
+from rephaze.types.stopping import UNSTOPPED, StoppedError, StopSignal
 from rephaze.workload.zoo import ZOO_NAMES
 
 Task = Callable[..., Reply]
@@ -39,6 +41,7 @@ PATIENCE_S = 300.0
 """How long a search waits for a worker when there is none."""
 POLL_S = 2.0
 """Between two looks at the cluster while waiting for an answer."""
+LEAST_POLL_S = 0.2
 MAX_SUBMITS = 5
 """Dask gives a task up after a few workers died with it, though none did because of it: it is handed in again."""
 
@@ -53,10 +56,18 @@ class DaskWorkers:
         settings: The search.
         address: Of the scheduler, for example ``tcp://127.0.0.1:8786``.
         patience_s: How long to wait for a worker when there is none.
+        stop: When the work must end.
     """
 
-    def __init__(self, settings: SearchSettings, address: str, patience_s: float = PATIENCE_S) -> None:
+    def __init__(
+        self,
+        settings: SearchSettings,
+        address: str,
+        patience_s: float = PATIENCE_S,
+        stop: StopSignal = UNSTOPPED,
+    ) -> None:
         self._address, self._patience_s = address, patience_s
+        self._patience = Patience(stop)
         self._names = settings.models
         # Workers have folders of their own to start relative paths from.
         self._paths = tuple(name if name in ZOO_NAMES else str(Path(name).resolve()) for name in self._names)
@@ -73,19 +84,26 @@ class DaskWorkers:
         """As ``SpaceEvaluator.unit_bounds``, split over the workers."""
         pieces = split_designs(designs, self._num_workers() * PIECES_PER_WORKER)
         replies = self._replies(bound_designs, [(piece,) for piece in pieces])
-        found = [[unpacked_bounds(own) for own in reply["bounds"]] for reply in replies]
+        found = []
+        for reply in replies:
+            if reply is None or "stopped" in reply:
+                raise StoppedError
+            found.append([unpacked_bounds(own) for own in reply["bounds"]])
         return [joined_bounds(parts) for parts in zip(*found, strict=True)]
 
     def evaluate(
         self, designs: Sequence[int], bounds: Sequence[list[ModelBounds]], cutoff: float
-    ) -> Iterator[Evaluation]:
+    ) -> Iterator[Evaluation | Unsettled]:
         """Designs side by side; answers in the order asked."""
         calls = [
             (design, [packed_bounds(one) for one in own], cutoff)
             for design, own in zip(designs, bounds, strict=True)
         ]
-        for reply in self._replies(solve_design, calls):
-            yield self._as_named(from_json(Evaluation, json.loads(reply["evaluation"])))
+        for design, reply in zip(designs, self._replies(solve_design, calls), strict=True):
+            if reply is not None and "evaluation" in reply:
+                yield self._as_named(from_json(Evaluation, json.loads(reply["evaluation"])))
+            else:
+                yield Unsettled(design=design, bound=(reply or {}).get("open_bound", math.inf))
 
     def close(self) -> None:
         """Let the cluster forget the search; the cluster itself stays."""
@@ -103,12 +121,16 @@ class DaskWorkers:
         finally:
             _restore(self._levels)
 
-    def _replies(self, task: Task, calls: Sequence[tuple[Any, ...]]) -> Iterator[Reply]:
-        """One reply a call, in order."""
+    def _replies(self, task: Task, calls: Sequence[tuple[Any, ...]]) -> Iterator[Reply | None]:
+        """One reply a call, in order; None for one that nobody waits for any more."""
         futures = [self._submit(task, call) for call in calls]
         try:
             for number, call in enumerate(calls):
-                reply = self._reply(futures[number], task, call)
+                try:
+                    reply = self._reply(futures[number], task, call)
+                except StoppedError:
+                    yield None
+                    continue
                 if "refused" in reply:
                     raise RunError(f"a Dask worker cannot take part: {reply['refused']}")
                 yield reply
@@ -133,9 +155,12 @@ class DaskWorkers:
         from distributed import CancelledError
 
         while True:
+            # Soon after the deadline it is known whether a worker answers.
+            wait_s = min(POLL_S, max(self._patience.stop.time_left_s(), LEAST_POLL_S))
             try:
-                reply: Reply = future.result(timeout=POLL_S)
+                reply: Reply = future.result(timeout=wait_s)
             except TimeoutError:
+                self._patience.check()
                 self._num_workers()
                 continue
             except (CancelledError, OSError) as error:
@@ -150,7 +175,8 @@ class DaskWorkers:
     def _submit(self, task: Task, call: tuple[Any, ...]) -> Any:
         try:
             # Not pure: a task's name must not depend on its arguments, or another run's answer might be reused.
-            return self._client.submit(task, self._job, *call, pure=False)
+            left_s = self._patience.stop.time_left_s()
+            return self._client.submit(task, self._job, *call, left_s, pure=False)
         except (OSError, RuntimeError) as error:  # the client closed itself
             raise self._lost() from error
 
@@ -180,7 +206,8 @@ class DaskWorkers:
                     f"{self._address} has had no workers for {self._patience_s:.0f} s; "
                     f"start some (dask worker {self._address}) and resume the run with --resume"
                 )
-            time.sleep(min(POLL_S, self._patience_s / 4))
+            self._patience.check()
+            time.sleep(min(POLL_S, self._patience_s / 4, max(self._patience.stop.time_left_s(), LEAST_POLL_S)))
 
     def _as_named(self, found: Evaluation) -> Evaluation:
         """Models by the names the user gave, as every other run has them."""

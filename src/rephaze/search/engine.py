@@ -5,6 +5,9 @@ The engine knows nothing of chips. It takes a coarse upper bound for each design
 the incumbent. Designs are refined by falling coarse bound, solved by falling refined bound, in batches of fixed
 size, until no bound left can beat the incumbent. Batches depend only on bounds and on results of earlier batches,
 never on how many workers solved them: runs repeat.
+
+A search may be stopped at any moment, also within a batch: what was settled by then counts, what was cut stays
+open with its bound.
 """
 
 from __future__ import annotations
@@ -16,7 +19,8 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from rephaze.types.search import Evaluation
+from rephaze.types.search import Evaluation, Unsettled
+from rephaze.types.stopping import StoppedError
 
 # Bounds and exact values come from different sums of the same terms: a design is dropped only if its bound is
 # below the incumbent by more than rounding can explain.
@@ -26,9 +30,9 @@ Floats = NDArray[np.float64]
 TieKey = Callable[[Evaluation], tuple[float, ...]]
 """Smaller is better; decides among equal objectives."""
 Refine = Callable[[Sequence[int]], Floats]
-"""Designs in, a finer upper bound of each out."""
-Evaluate = Callable[[Sequence[int], float], Iterable[Evaluation]]
-"""Designs and the incumbent's objective in, one evaluation a design out, in the same order."""
+"""Designs in, a finer upper bound of each out; ``StoppedError`` if it was cut."""
+Evaluate = Callable[[Sequence[int], float], Iterable[Evaluation | Unsettled]]
+"""Designs and the incumbent's objective in, one answer a design out, in the same order."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -54,6 +58,8 @@ class EngineOutcome:
     evaluations: dict[int, Evaluation] = field(repr=False)
     refined: dict[int, float] = field(repr=False)
     """Refined bounds of the designs that got one."""
+    unsettled: dict[int, float] = field(repr=False, default_factory=dict)
+    """Bounds of the designs whose evaluation was cut: finer than their refined ones."""
 
 
 def run_best_first(
@@ -80,27 +86,35 @@ def run_best_first(
         refine_size: Designs refined at a time.
         known: Evaluations of an earlier, interrupted run; used instead of solving again.
         on_batch: Called after each batch with its evaluations, for the store and the progress display.
-        should_stop: Asked between batches; True ends the search with the incumbent and an honest bound.
+        should_stop: Asked between batches; True ends the search with the incumbent and an honest bound. So does a
+            refinement that was stopped, or an answer that a design is unsettled.
         exhaustive: Solve every design, whatever its bound.
     """
     state = _State(coarse_d, tie_key, exhaustive)
     remembered = {item.design: item for item in known}
-    while True:
-        if should_stop():
-            # What an earlier run solved counts, though this one has not come to it again.
-            state.absorb([item for item in remembered.values() if item.design not in state.evaluations])
-            return state.outcome(is_complete=False)
+    is_stopped = False
+    while not (is_stopped or should_stop()):
         if state.must_refine():
             chunk = state.take_unrefined(refine_size)
-            state.add_refined(chunk, coarse_d[chunk] if refine is None else refine(chunk))
+            try:
+                state.add_refined(chunk, coarse_d[chunk] if refine is None else refine(chunk))
+            except StoppedError:
+                state.put_back(chunk)
+                is_stopped = True
             continue
         batch = state.take_batch(batch_size)
         if not batch:
             return state.outcome(is_complete=True)
         cutoff = -np.inf if exhaustive else state.objective
-        solved = _solve(batch, cutoff, remembered, evaluate)
+        answers = _solve(batch, cutoff, remembered, evaluate)
+        solved = [item for item in answers if isinstance(item, Evaluation)]
         state.absorb(solved)
+        state.keep_open([item for item in answers if isinstance(item, Unsettled)])
+        is_stopped = len(solved) < len(batch)
         on_batch(solved, state.progress())
+    # What an earlier run solved counts, though this one has not come to it again.
+    state.absorb([item for item in remembered.values() if item.design not in state.evaluations])
+    return state.outcome(is_complete=False)
 
 
 class _State:
@@ -118,6 +132,7 @@ class _State:
         self.pool: list[tuple[float, int]] = []
         """Refined, unsolved designs as a heap of (-bound, design)."""
         self.refined: dict[int, float] = {}
+        self.unsettled: dict[int, float] = {}
         self.incumbent: Evaluation | None = None
         self.evaluations: dict[int, Evaluation] = {}
         self.unproven_bound = -np.inf
@@ -154,6 +169,10 @@ class _State:
         self.num_taken += len(chunk)
         return [int(design) for design in chunk]
 
+    def put_back(self, chunk: list[int]) -> None:
+        """Undo ``take_unrefined``: the chunk keeps its coarse bounds."""
+        self.num_taken -= len(chunk)
+
     def add_refined(self, chunk: list[int], bounds: Floats) -> None:
         for design, bound in zip(chunk, bounds.tolist(), strict=True):
             finer = min(bound, float(self.coarse_d[design]))
@@ -178,13 +197,19 @@ class _State:
             if item.objective > 0 and (self.incumbent is None or self._rank(item) < self._rank(self.incumbent)):
                 self.incumbent = item
 
+    def keep_open(self, cut: list[Unsettled]) -> None:
+        """Take the bounds of designs whose evaluation was cut; they are not settled."""
+        for item in cut:
+            finer = min(item.bound, float(self.open_d[item.design]))
+            self.unsettled[item.design] = self.open_d[item.design] = finer
+
     def _rank(self, item: Evaluation) -> tuple[float, ...]:
         return (-item.objective, *self.tie_key(item), float(item.design))
 
     @property
     def bound(self) -> float:
         """No design does better than this."""
-        return max(self.objective, self.unproven_bound, self.next_coarse, self.next_refined)
+        return max(self.objective, self.unproven_bound, float(self.open_d.max(initial=-np.inf)))
 
     def progress(self) -> EngineProgress:
         # Before any incumbent everything that is not settled is open.
@@ -205,12 +230,14 @@ class _State:
             is_complete=is_complete,
             evaluations=self.evaluations,
             refined=self.refined,
+            # An earlier session may have settled what was cut in this one.
+            unsettled={d: bound for d, bound in self.unsettled.items() if d not in self.evaluations},
         )
 
 
 def _solve(
     batch: list[int], cutoff: float, remembered: dict[int, Evaluation], evaluate: Evaluate
-) -> list[Evaluation]:
+) -> list[Evaluation | Unsettled]:
     """Answers for the batch: remembered ones where they still decide, fresh ones for the rest."""
     slack = abs(cutoff) * RELATIVE_SLACK if np.isfinite(cutoff) else 0.0
 

@@ -31,12 +31,14 @@ from rephaze.search.work import Memory, ModelWork
 from rephaze.types.chip import Chip, chip_table
 from rephaze.types.energy import AccessEnergy
 from rephaze.types.schedule import Exclusion
-from rephaze.types.search import Evaluation, ModelPlan, Objective, SearchSettings
+from rephaze.types.search import Evaluation, ModelPlan, Objective, SearchSettings, Unsettled
 from rephaze.types.space import AreaModel
+from rephaze.types.stopping import UNSTOPPED, StoppedError, StopSignal
 from rephaze.units import UM2_PER_MM2
 
 Floats = NDArray[np.float64]
 
+LAYER_BOUNDS = "layer bounds"
 PLACED = "plans on layer bounds"
 MAPPED = "mapped operators"
 SOLVED = "schedules and plans"
@@ -49,13 +51,14 @@ class SpaceEvaluator:
 
     Args:
         settings: The search.
+        stop: Ends the preparation of the models, and solvers that are given no other, with ``StoppedError``.
     """
 
-    def __init__(self, settings: SearchSettings) -> None:
-        self.settings = settings
+    def __init__(self, settings: SearchSettings, stop: StopSignal = UNSTOPPED) -> None:
+        self.settings, self._stop = settings, stop
         scenario = settings.scenario
         self.census: DesignCensus = enumerate_designs(scenario.space)
-        self.works = [ModelWork(name, scenario) for name in settings.models]
+        self.works = [ModelWork(name, scenario, stop) for name in settings.models]
         self.model = cost_model(scenario.estimate_model)
         self.exclusion = Exclusion(scenario.all_cores_excludes)
         self._gemm_memo, self._schedule_memo = GemmMemo(), ScheduleMemo()
@@ -77,15 +80,15 @@ class SpaceEvaluator:
         designs = np.arange(len(chips))
         return self._objective(batch_s_md, designs)
 
-    def unit_bounds(self, designs: Sequence[int]) -> list[ModelBounds]:
-        """For each model, times no plan of a unit beats on these designs."""
+    def unit_bounds(self, designs: Sequence[int], stop: StopSignal = UNSTOPPED) -> list[ModelBounds]:
+        """For each model, times no plan of a unit beats on these designs; ``StoppedError`` when cut."""
         index = np.asarray(designs, dtype=np.intp)
         chips = self.census.chips.take(index)
         estimator = Estimator(
             chips, self._energy_of(index), self.settings.scenario.cluster, self.model, self._gemm_memo
         )
         memory = [self.memory_options(design)[-1] for design in designs]
-        return [layer_bounds(work, estimator, chips, memory, self.exclusion) for work in self.works]
+        return [layer_bounds(work, estimator, chips, memory, self.exclusion, stop) for work in self.works]
 
     def refined(self, designs: Sequence[int], bounds: list[ModelBounds]) -> Floats:
         """An upper bound of each design's objective, from its unit bounds."""
@@ -100,28 +103,38 @@ class SpaceEvaluator:
         sizes = sorted(options) if options else [int(chips.hbm_bytes[design])]
         return [Memory(size, bytes_per_s) for size in sizes]
 
-    def solver(self, design: int) -> ChipSolver:
+    def solver(self, design: int, stop: StopSignal | None = None) -> ChipSolver:
         """The exact solver of one design."""
-        return self.chip_solver(self.census.chips.chip(design), self._energy_of(np.array([design])))
+        return self.chip_solver(self.census.chips.chip(design), self._energy_of(np.array([design])), stop)
 
-    def chip_solver(self, chip: Chip, energy: AccessEnergy | None = None) -> ChipSolver:
+    def chip_solver(
+        self, chip: Chip, energy: AccessEnergy | None = None, stop: StopSignal | None = None
+    ) -> ChipSolver:
         """The exact solver of any chip, of the space or not."""
         if energy is None:
             energy = access_energy(chip_table([chip]), self.settings.scenario.space.area_model)
-        return ChipSolver(chip, energy, self.model, self.exclusion, self._gemm_memo, self._schedule_memo)
+        memos = self._gemm_memo, self._schedule_memo
+        return ChipSolver(chip, energy, self.model, self.exclusion, *memos, stop=stop or self._stop)
 
-    def evaluate(self, design: int, bounds: list[ModelBounds], cutoff: float) -> Evaluation:
+    def evaluate(
+        self, design: int, bounds: list[ModelBounds], cutoff: float, stop: StopSignal = UNSTOPPED
+    ) -> Evaluation | Unsettled:
         """One design, solved exactly, or dropped as soon as a bound falls below ``cutoff``.
 
         Args:
             design: Position in the space.
             bounds: For each model, those of ``unit_bounds`` for this design alone.
             cutoff: The incumbent's objective.
+            stop: Leaves the design unsettled, with the best bound known by then.
         """
+        searches = [_DesignSearch(self, design, bounds, memory, stop) for memory in self.priced_memories(design)]
         found: list[Evaluation] = []
-        for memory in self.priced_memories(design):
-            least = max([cutoff, *(item.objective for item in found)])
-            found.append(_DesignSearch(self, design, bounds, least, memory).run())
+        try:
+            for one in searches:
+                stop.check()
+                found.append(one.run(max([cutoff, *(item.objective for item in found)])))
+        except StoppedError:
+            return Unsettled(design=design, bound=max(one.bound() for one in searches))
         return _of_best_memory(found)
 
     def priced_memories(self, design: int) -> list[Memory]:
@@ -144,8 +157,9 @@ class SpaceEvaluator:
         if self.settings.objective is Objective.PER_WATT:
             least_j_mc = np.stack([self._least_energy_j(work)[designs] for work in self.works])
             cluster_w_c = self.energy.idle_w_c[designs] * scenario.cluster.num_devices
-            idle_j_mc = cluster_w_c * (batch_s_mc / scenario.training.global_batch)
-            value_mc = np.where(np.isfinite(batch_s_mc), 1.0 / (least_j_mc + idle_j_mc), 0.0)
+            fits_mc = np.isfinite(batch_s_mc)
+            idle_j_mc = cluster_w_c * (np.where(fits_mc, batch_s_mc, 0.0) / scenario.training.global_batch)
+            value_mc = np.where(fits_mc, 1.0 / (least_j_mc + idle_j_mc), 0.0)
         else:
             value_mc = throughput_mc * self.value_factor[designs]
         return combine(value_mc, self.settings.weights, self.settings.aggregate)
@@ -220,10 +234,10 @@ class _DesignSearch:
     """Best first over the units of all models on one design with one memory."""
 
     def __init__(
-        self, space: SpaceEvaluator, design: int, bounds: list[ModelBounds], cutoff: float, memory: Memory
+        self, space: SpaceEvaluator, design: int, bounds: list[ModelBounds], memory: Memory, stop: StopSignal
     ) -> None:
-        self.space, self.design, self.cutoff, self.memory = space, design, cutoff, memory
-        self.solver = space.solver(design)
+        self.space, self.design, self.memory, self.stop = space, design, memory, stop
+        self.solver = space.solver(design, stop)
         self.upper = [
             np.array([space.bound_of(design, memory, work, float(batch_s)) for batch_s in own.batch_s_uc[:, 0]])
             for work, own in zip(space.works, bounds, strict=True)
@@ -234,19 +248,24 @@ class _DesignSearch:
         self.best: list[tuple[float, int, UnitAnswer] | None] = [None] * len(bounds)
         self.unproven = [0.0] * len(bounds)
         """Values that unproven schedules might still reach."""
-        self.finest = ""
+        self.finest = LAYER_BOUNDS
 
-    def run(self) -> Evaluation:
+    def run(self, cutoff: float) -> Evaluation:
         while True:
-            bound = self._combined([self._model_upper(m) for m in range(len(self.upper))])
+            bound = self.bound()
             if bound <= 0.0:
                 return self._infeasible()
-            if bound < self.cutoff * (1 - RELATIVE_SLACK):
+            if bound < cutoff * (1 - RELATIVE_SLACK):
                 return self._dropped(bound)
             model = self._model_to_refine()
             if model is None:
                 return self._exact()
+            self.stop.check()
             self._refine(model)
+
+    def bound(self) -> float:
+        """No plans of the design with this memory do better, by all that is known now."""
+        return self._combined([self._model_upper(m) for m in range(len(self.upper))])
 
     def _model_upper(self, m: int) -> float:
         best = self.best[m]
@@ -280,7 +299,7 @@ class _DesignSearch:
                 pair = work.pairs.index((unit.tp, unit.microbatch))
                 times = (self.bounds[m].forward_s_kct[pair, 0], self.bounds[m].backward_s_kct[pair, 0])
                 batch_s = placed_bound_s(work, unit, self.memory, *times, cutoff_s)
-                self.finest = self.finest or PLACED
+                self.finest = PLACED if self.finest == LAYER_BOUNDS else self.finest
             else:
                 batch_s = self.solver.bound_batch_s(work, unit, self.memory, cutoff_s)
                 self.finest = MAPPED if self.finest != SOLVED else SOLVED
@@ -305,9 +324,8 @@ class _DesignSearch:
     def _exact(self) -> Evaluation:
         plans = tuple(self._plan(m) for m in range(len(self.upper)))
         objective = self._combined([best[0] for best in self.best if best])
-        bound = self._combined([self._model_upper(m) for m in range(len(self.upper))])
         return Evaluation(
-            design=self.design, is_exact=True, objective=objective, bound=max(bound, objective), plans=plans
+            design=self.design, is_exact=True, objective=objective, bound=max(self.bound(), objective), plans=plans
         )
 
     def _plan(self, m: int) -> ModelPlan:

@@ -21,6 +21,7 @@ from rephaze.types.latency import IMPOSSIBLE_CYCLES, LatencyTable
 from rephaze.types.placement import Plan, PricedPlan, SolveStatus
 from rephaze.types.schedule import Exclusion
 from rephaze.types.search import ModelPlan, StagePlan
+from rephaze.types.stopping import UNSTOPPED, StopSignal
 
 Floats = NDArray[np.float64]
 
@@ -72,6 +73,7 @@ class ChipSolver:
         gemm_memo: Mapped GEMMs, shared among chips.
         schedule_memo: Solved schedule parts, shared among chips.
         schedule_work: For one layer's schedule (``schedule.solve.schedule_layer``); past it a bound remains.
+        stop: Ends any of the work below with ``StoppedError``.
     """
 
     def __init__(
@@ -83,11 +85,12 @@ class ChipSolver:
         gemm_memo: GemmMemo,
         schedule_memo: ScheduleMemo,
         schedule_work: int = SEARCH_WORK,
+        stop: StopSignal = UNSTOPPED,
     ) -> None:
         self.chip, self.energy, self.model, self.exclusion = chip, energy, model, exclusion
         self.table: ChipTable = chip_table([chip])
         self._gemm_memo, self._schedule_memo = gemm_memo, schedule_memo
-        self._schedule_work = schedule_work
+        self._schedule_work, self._stop = schedule_work, stop
         self._estimators: dict[str, Estimator] = {}
         self._tables: dict[tuple[str, int, int, int, int], LatencyTable] = {}
         self._times: dict[tuple[str, int, int, int, int], PassTimes] = {}
@@ -189,6 +192,7 @@ class ChipSolver:
             ),
             work_limit=self._schedule_work,
             memo=self._schedule_memo,
+            stop=self._stop,
         )
 
     def pass_table(self, work: ModelWork, tp: int, microbatch: int, kind: int, direction: int) -> LatencyTable:
@@ -227,6 +231,7 @@ class ChipSolver:
         for direction in (0, 1):
             cycles = []
             for kind in range(len(work.passes[unit.tp])):
+                self._stop.check()
                 if proven:
                     times = self.pass_times(work, unit.tp, unit.microbatch, kind, direction)
                     cycles.append(times.bound_cycles if use_bounds else times.cycles)

@@ -13,6 +13,7 @@ from rephaze.types.chip import Chip
 from rephaze.types.compare import ChipAnswer
 from rephaze.types.search import SearchSettings
 from rephaze.types.space import AreaModel, DesignSpace
+from rephaze.types.stopping import UNSTOPPED, StoppedError, StopSignal
 
 FIRST = ("tpuv4", "a100-80gb")
 """Measured before the others, in this order."""
@@ -30,7 +31,10 @@ def known_chips(space: DesignSpace) -> list[Chip]:
 
 
 def measure_known_chips(
-    settings: SearchSettings, max_area_um2: float = math.inf, budget_s: float = math.inf
+    settings: SearchSettings,
+    max_area_um2: float = math.inf,
+    budget_s: float = math.inf,
+    stop: StopSignal = UNSTOPPED,
 ) -> list[ChipAnswer]:
     """Known chips with their best plans, valued by the objective of the search.
 
@@ -38,13 +42,17 @@ def measure_known_chips(
         settings: Of the search.
         max_area_um2: Larger chips are left out.
         budget_s: After this no further chip is begun; the first always is.
+        stop: Ends the work; chips measured by then are the answer.
     """
     began = time.perf_counter()
-    yardstick = Yardstick(SpaceEvaluator(settings))
     found: list[ChipAnswer] = []
-    for chip in known_chips(settings.scenario.space):
-        if found and time.perf_counter() - began > budget_s:
-            break
-        if yardstick.area_um2(chip) <= max_area_um2:
-            found.append(yardstick.with_searched_plans(chip))
+    try:
+        yardstick = Yardstick(SpaceEvaluator(settings, stop))
+        for chip in known_chips(settings.scenario.space):
+            if found and time.perf_counter() - began > budget_s:
+                break
+            if yardstick.area_um2(chip) <= max_area_um2:
+                found.append(yardstick.with_searched_plans(chip))
+    except StoppedError:
+        pass
     return found

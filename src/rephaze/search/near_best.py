@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from rephaze.search.engine import RELATIVE_SLACK, EngineOutcome, Evaluate, Refine
 from rephaze.types.search import Evaluation
+from rephaze.types.stopping import StoppedError
 
 Floats = NDArray[np.float64]
 
@@ -43,7 +44,7 @@ def settle_near_best(
         refine_size: Designs refined at a time.
         known: Evaluations of an earlier session; used instead of solving again.
         on_batch: Called with each batch and how many designs are left after it.
-        should_stop: Asked between batches; True leaves the rest as it is.
+        should_stop: Asked between batches; True leaves the rest as it is. So does work that was cut.
     """
     if outcome.incumbent is None:
         return
@@ -59,7 +60,10 @@ def settle_near_best(
         if should_stop():
             return
         chunk = unrefined[start : start + refine_size]
-        finer = np.minimum(refine(chunk), coarse_d[chunk])
+        try:
+            finer = np.minimum(refine(chunk), coarse_d[chunk])
+        except StoppedError:
+            return
         refined.update(zip(chunk, finer.tolist(), strict=True))
 
     def bound(design: int) -> float:
@@ -73,6 +77,9 @@ def settle_near_best(
     for start in range(0, len(todo), batch_size):
         if should_stop():
             return
-        batch = list(evaluate(todo[start : start + batch_size], floor))
+        asked = todo[start : start + batch_size]
+        batch = [item for item in evaluate(asked, floor) if isinstance(item, Evaluation)]
         evaluations.update((item.design, item) for item in batch)
-        on_batch(batch, max(0, len(todo) - start - batch_size))
+        on_batch(batch, len(todo) - start - len(batch))
+        if len(batch) < len(asked):
+            return

@@ -28,6 +28,7 @@ from rephaze.store.reader import RunReader
 from rephaze.types.pareto import ROUNDING, AreaBudget, ParetoFront, ParetoPoint
 from rephaze.types.search import Aggregate, Evaluation, Objective, SearchSettings
 from rephaze.types.space import AreaModel
+from rephaze.types.stopping import UNSTOPPED
 
 Floats = NDArray[np.float64]
 
@@ -72,7 +73,7 @@ def front_of_run(
     limit_um2 = settings.scenario.space.area_limit_um2
     upper_d = _upper_bounds(evaluator, settings, evaluations)
     if solve:
-        workers = start_workers(by_speed, evaluator, num_workers)
+        workers = start_workers(by_speed, evaluator, num_workers, None, UNSTOPPED)
         try:
             speeds = {point.design: point.samples_per_s for point in points}
             found = settle_budgets(

@@ -13,8 +13,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rephaze.errors import SpecError
+from rephaze.estimate.models import cost_model
+from rephaze.hardware.space import DesignCensus, enumerate_designs
 from rephaze.search.bounding import ModelBounds
-from rephaze.search.certificate import bound_table, certify
+from rephaze.search.certificate import bound_table, certify, nothing_certified
 from rephaze.search.engine import EngineOutcome, EngineProgress, run_best_first
 from rephaze.search.evaluator import SpaceEvaluator
 from rephaze.search.near_best import settle_near_best
@@ -23,7 +25,8 @@ from rephaze.store.opening import is_run
 from rephaze.store.run import RunStore
 from rephaze.store.versions import current_versions
 from rephaze.types.run import Incumbent
-from rephaze.types.search import Certificate, Evaluation, SearchResult, SearchSettings, SearchStatus
+from rephaze.types.search import Certificate, Evaluation, SearchResult, SearchSettings, SearchStatus, Unsettled
+from rephaze.types.stopping import StoppedError, StopSignal
 from rephaze.workload.zoo import ZOO_NAMES
 
 Floats = NDArray[np.float64]
@@ -31,6 +34,8 @@ Floats = NDArray[np.float64]
 BATCH_SIZE = 8
 """Designs solved between two looks at the incumbent."""
 REFINE_SIZE = 4096
+PREPARATION_GRACE_S = 2.0
+"""The models' preparation may run over the limit by this much: without it there is not even a bound."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -69,22 +74,24 @@ def run_search(
         resume: Go on with the run in ``folder``.
         num_workers: Processes on this machine.
         dask: Address of a Dask scheduler, whose workers are then used instead.
-        time_limit_s: After this the incumbent and its gap are the answer.
+        time_limit_s: After this the incumbent and its gap are the answer; holds to a few seconds.
         count_within: After the proof also settle which designs lie within this fraction of the best.
         on_progress: Called now and then; cannot fail the run.
-        should_stop: Asked between batches.
+        should_stop: Asked all along, by this process; once True the search ends as at the time limit.
     """
     if not 0 <= count_within < 1:
         raise SpecError("count_within", count_within, "must be a fraction from 0 to below 1", "0.01 is 1 %")
     began = time.perf_counter()
-    evaluator = SpaceEvaluator(settings)
-    store = _open(folder, resume, settings, evaluator)
+    stop = StopSignal(began + time_limit_s, should_stop)
     try:
-        workers = start_workers(settings, evaluator, num_workers, dask)
+        evaluator = SpaceEvaluator(settings, stop.later(PREPARATION_GRACE_S))
+    except StoppedError:
+        return _unprepared(settings, folder, resume, began)
+    store = _open(folder, resume, settings, evaluator.census)
+    try:
+        workers = start_workers(settings, evaluator, num_workers, dask, stop)
         try:
-            return _Search(settings, evaluator, workers, store, began, time_limit_s, on_progress, should_stop).run(
-                count_within
-            )
+            return _Search(settings, evaluator, workers, store, began, stop, on_progress).run(count_within)
         finally:
             workers.close()
     finally:
@@ -92,18 +99,41 @@ def run_search(
             store.close()
 
 
-def _open(
-    folder: Path | None, resume: bool, settings: SearchSettings, evaluator: SpaceEvaluator
-) -> RunStore | None:
+def _unprepared(settings: SearchSettings, folder: Path | None, resume: bool, began: float) -> SearchResult:
+    """The answer of a search that had to stop before its models were ready."""
+    census = enumerate_designs(settings.scenario.space)
+    result = SearchResult(
+        status=SearchStatus.UNKNOWN,
+        objective=0.0,
+        bound=math.inf,
+        gap=math.inf,
+        design=None,
+        chip=None,
+        area_um2=0.0,
+        plans=(),
+        certificate=nothing_certified(census.num_designs),
+        reason="stopped before the models were prepared",
+        search_s=time.perf_counter() - began,
+    )
+    store = _open(folder, resume, settings, census)
+    if store is not None:
+        # An earlier session may know more.
+        if store.result() is None and not store.num_evaluations():
+            store.record_result(result)
+        store.close()
+    return result
+
+
+def _open(folder: Path | None, resume: bool, settings: SearchSettings, census: DesignCensus) -> RunStore | None:
     if folder is None:
         return None
-    model = evaluator.model
+    model = cost_model(settings.scenario.estimate_model)
     versions = current_versions(f"{model.name}/{model.version}", graph_digests(settings.models))
     if resume and is_run(folder):
         store = RunStore.resume(folder, settings, versions)
     else:
         store = RunStore.create(folder, settings, versions)
-    store.record_designs(evaluator.census.chips, evaluator.census.area_um2_c)
+    store.record_designs(census.chips, census.area_um2_c)
     return store
 
 
@@ -122,13 +152,11 @@ class _Search:
         workers: Workers,
         store: RunStore | None,
         began: float,
-        time_limit_s: float,
+        stop: StopSignal,
         on_progress: OnProgress,
-        should_stop: Callable[[], bool],
     ) -> None:
         self.settings, self.evaluator, self.workers, self.store = settings, evaluator, workers, store
-        self.began, self.time_limit_s = began, time_limit_s
-        self.on_progress, self.should_stop = on_progress, should_stop
+        self.began, self.stop, self.on_progress = began, stop, on_progress
         self._bounds: dict[int, tuple[list[ModelBounds], int]] = {}
         """Where each refined design's bounds are: of which chunk, and at which place."""
         self._last = EngineProgress(incumbent=None, bound=math.inf, num_open=0, num_refined=0, num_evaluated=0)
@@ -145,7 +173,7 @@ class _Search:
             refine_size=REFINE_SIZE,
             known=known,
             on_batch=self._on_batch,
-            should_stop=self._must_stop,
+            should_stop=self.stop.is_over,
             exhaustive=self.settings.exhaustive,
         )
         if outcome.is_complete:
@@ -160,11 +188,11 @@ class _Search:
                 refine_size=REFINE_SIZE,
                 known=known,
                 on_batch=self._on_near_batch,
-                should_stop=self._must_stop,
+                should_stop=self.stop.is_over,
             )
         result = self._result(outcome, coarse)
         if self.store is not None:
-            self.store.record_bounds(bound_table(outcome, coarse))
+            self.store.record_bounds(bound_table(self.evaluator, outcome, coarse))
             self.store.record_result(result)
         return result
 
@@ -175,10 +203,13 @@ class _Search:
             self._bounds[design] = (found, position)
         return self.evaluator.refined(designs, found)
 
-    def _evaluate(self, designs: Sequence[int], cutoff: float) -> Iterator[Evaluation]:
+    def _evaluate(self, designs: Sequence[int], cutoff: float) -> Iterator[Evaluation | Unsettled]:
         # Bounds are kept until they are used: a design taken up again has none left.
         if missing := [design for design in designs if design not in self._bounds]:
-            self._refine(missing)
+            try:
+                self._refine(missing)
+            except StoppedError:
+                return iter([Unsettled(design=design, bound=math.inf) for design in designs])
         places = [self._bounds.pop(design) for design in designs]
         bounds = [[own.chip(position) for own in found] for found, position in places]
         return self.workers.evaluate(designs, bounds, cutoff)
@@ -218,9 +249,6 @@ class _Search:
                 num_solved=self._last.num_evaluated,
             )
         )
-
-    def _must_stop(self) -> bool:
-        return self._elapsed_s() > self.time_limit_s or self.should_stop()
 
     def _elapsed_s(self) -> float:
         return time.perf_counter() - self.began

@@ -12,6 +12,7 @@ from __future__ import annotations
 import math
 import random
 from collections.abc import Callable, Iterator, Sequence
+from itertools import chain
 from pathlib import Path
 
 import numpy as np
@@ -22,16 +23,16 @@ from rephaze.hardware.area import chip_area
 from rephaze.place.price import price_plan
 from rephaze.place.simulate import formula_gap_s, replayed_batch_s
 from rephaze.search.bounding import CHUNK
-from rephaze.search.certificate import DEVICE_TIME, LAYER_BOUNDS, designs_scope, plans_scope
-from rephaze.search.engine import RELATIVE_SLACK
+from rephaze.search.certificate import BOUNDS, account, drop_threshold
 from rephaze.search.evaluator import SpaceEvaluator
 from rephaze.search.objective import combine
 from rephaze.search.rederive import WinnerCheck, plan_energy_j, recorded_plan, timed_problem
 from rephaze.search.run import graph_digests
+from rephaze.search.verify_counts import LEFT_OPEN, wrong_counts, wrong_scope
 from rephaze.search.work import ModelWork
 from rephaze.store.run import RunStore
 from rephaze.types.chip import chip_table
-from rephaze.types.run import RunInfo
+from rephaze.types.run import NOT_REMOVED, BoundTable, RunInfo
 from rephaze.types.search import Evaluation, ModelPlan, Objective, SearchResult, SearchStatus
 from rephaze.types.verification import Check
 
@@ -62,16 +63,16 @@ def verify_run(
         info, result = store.info(), store.result()
         stored = store.designs()
         evaluations = {item.design: item for item in store.evaluations()}
+        table = store.bounds()
     if result is None:
         raise RunError(f"{folder}: has no answer yet; finish it with rephaze search --out {folder} --resume")
     on_progress("models and design space")
     evaluator = SpaceEvaluator(info.settings)
-    check = _RunCheck(info, result, evaluations, evaluator)
+    check = _RunCheck(info, result, evaluations, table, evaluator)
     found = [
         _check("versions", 1, check.wrong_versions(), info.versions.estimator),
         _check("design space", evaluator.census.num_designs, check.wrong_designs(stored), "enumerated the same"),
         _check("answer", len(evaluations), check.wrong_answer(), f"{result.status}, {result.objective:.6g}"),
-        _check("certificate", result.certificate.num_designs, check.wrong_counts(), "every design counted once"),
     ]
     if result.chip is not None:
         found.append(_check("area", 1, check.wrong_area(), f"{result.area_um2:,.0f} um2"))
@@ -101,10 +102,15 @@ class _RunCheck:
     """One run's records and the means to derive them again."""
 
     def __init__(
-        self, info: RunInfo, result: SearchResult, evaluations: dict[int, Evaluation], evaluator: SpaceEvaluator
+        self,
+        info: RunInfo,
+        result: SearchResult,
+        evaluations: dict[int, Evaluation],
+        table: BoundTable,
+        evaluator: SpaceEvaluator,
     ) -> None:
         self.info, self.settings, self.result, self.evaluator = info, info.settings, result, evaluator
-        self.evaluations = evaluations
+        self.evaluations, self.table = evaluations, table
         self.is_stopped = result.status in (SearchStatus.FEASIBLE, SearchStatus.UNKNOWN)
         self.ceiling = (result.bound if self.is_stopped else result.objective) * (1 + TOLERANCE)
         """No design may do better."""
@@ -173,29 +179,6 @@ class _RunCheck:
             for plan in plans
         ]
         return float(combine(np.array(values)[:, None], self.settings.weights, self.settings.aggregate)[0])
-
-    def wrong_counts(self) -> Wrong:
-        certificate = self.result.certificate
-        dropped = certificate.num_dropped_by_bound
-        counted = certificate.num_solved_exactly + certificate.num_infeasible + sum(dropped.values())
-        if certificate.num_designs != self.evaluator.census.num_designs:
-            yield f"{certificate.num_designs} designs claimed, the space has {self.evaluator.census.num_designs}"
-        scopes = (designs_scope(self.settings.scenario.space), plans_scope(self.settings))
-        # Runs of older versions have none.
-        if certificate.designs_scope and (certificate.designs_scope, certificate.plans_scope) != scopes:
-            yield f"said to range over {certificate.designs_scope!r}, the settings give {scopes[0]!r}"
-        if self.result.status is SearchStatus.OPTIMAL and certificate.num_unproven:
-            yield f"called optimal with {certificate.num_unproven} designs whose schedules might do better"
-        is_short = counted < certificate.num_designs and not self.is_stopped
-        if counted > certificate.num_designs or is_short:
-            yield f"counts add up to {counted} of {certificate.num_designs} designs"
-        solved = sum(item.is_exact and item.objective > 0 for item in self.evaluations.values())
-        if solved != certificate.num_solved_exactly:
-            yield f"{certificate.num_solved_exactly} solved exactly claimed, {solved} recorded"
-        for name, count in dropped.items():
-            recorded = sum(item.dropped_by == name for item in self.evaluations.values())
-            if name not in (DEVICE_TIME, LAYER_BOUNDS) and recorded != count:
-                yield f"{count} dropped by {name} claimed, {recorded} recorded"
 
     def wrong_area(self) -> Wrong:
         result, space = self.result, self.settings.scenario.space
@@ -270,23 +253,37 @@ class _RunCheck:
 
     def dropped(self, sample: int, on_progress: Callable[[str], None]) -> Iterator[Check]:
         """All bounds again, and a sample of what each dropped solved without any."""
+        if self.result.status is SearchStatus.UNKNOWN and not len(self.table):
+            num_open, num_designs = self.result.certificate.num_open, self.evaluator.census.num_designs
+            wrong = [] if num_open == num_designs else [f"{num_open} designs left open of {num_designs}"]
+            yield _check("certificate", num_designs, iter(wrong), "stopped before there was any bound")
+            return
         coarse_d = self.evaluator.coarse()
-        floor = self.result.objective * (1 - RELATIVE_SLACK)
+        threshold = drop_threshold(self.result.objective, self.settings.exhaustive)
         unsolved = [d for d in range(len(coarse_d)) if d not in self.evaluations]
-        to_refine = [d for d in unsolved if coarse_d[d] >= floor and coarse_d[d] > 0]
+        left_open = self._left_open()
+        to_refine = [d for d in unsolved if coarse_d[d] >= threshold and coarse_d[d] > 0 and d not in left_open]
         refined: dict[int, float] = {}
         for start in range(0, len(to_refine), CHUNK):
             chunk = to_refine[start : start + CHUNK]
             bounds = self.evaluator.refined(chunk, self.evaluator.unit_bounds(chunk))
             refined |= dict(zip(chunk, np.minimum(bounds, coarse_d[chunk]).tolist(), strict=True))
-        kinds: dict[str, list[int]] = {
-            DEVICE_TIME: [d for d in unsolved if d not in refined],
-            LAYER_BOUNDS: list(refined),
+        derived = account(coarse_d, refined, self.evaluations, threshold)
+        yield _check(
+            "certificate",
+            self.result.certificate.num_designs,
+            chain(wrong_counts(self.result, self.table, derived), wrong_scope(self.result, self.settings)),
+            "every design counted once, by the bound that drops it",
+        )
+        kinds = {
+            name: np.flatnonzero(derived.removed_by_d == position).tolist()
+            for position, name in enumerate(BOUNDS)
+            if name in derived.num_dropped()
         }
-        for item in self.evaluations.values():
-            if not item.is_exact:
-                kinds.setdefault(item.dropped_by, []).append(item.design)
-        least = {d: float(coarse_d[d]) for d in unsolved} | refined
+        if left_open:
+            kinds[LEFT_OPEN] = sorted(left_open)
+        # What was left open was bounded further than is done here.
+        least = {d: float(coarse_d[d]) for d in unsolved} | refined | left_open
         least |= {d: item.bound for d, item in self.evaluations.items()}
         over = [d for d, bound in least.items() if bound > self.ceiling]
         yield _check(
@@ -298,13 +295,23 @@ class _RunCheck:
         chooser = random.Random(self.settings.seed)  # noqa: S311 - a repeatable sample, no secret
         for name, designs in kinds.items():
             chosen = sorted(chooser.sample(designs, min(sample, len(designs))))
-            on_progress(f"{len(chosen)} of {len(designs)} designs dropped by {name}")
+            title = name if name == LEFT_OPEN else f"dropped by {name}"
+            on_progress(f"{len(chosen)} of {len(designs)} designs {title}")
+            beaten = "the bound" if name == LEFT_OPEN else "the answer"
             yield _check(
-                f"dropped by {name}",
+                title,
                 len(chosen),
                 self._wrong_drops(chosen, least),
-                f"of {len(designs):,}: none beats the answer" if chosen else "none to solve",
+                f"of {len(designs):,}: none beats {beaten}" if chosen else "none to solve",
             )
+
+    def _left_open(self) -> dict[int, float]:
+        """Designs the run says it left open, with their recorded bounds; none of a run that says it left none."""
+        if not self.result.certificate.num_open:
+            return {}
+        table = self.table
+        rows = zip(table.design_c.tolist(), table.bound_c.tolist(), table.removed_by_c.tolist(), strict=True)
+        return {d: bound for d, bound, at in rows if at == NOT_REMOVED and bound > 0 and d not in self.evaluations}
 
     def _wrong_drops(self, designs: list[int], least: dict[int, float]) -> Wrong:
         for design in designs:

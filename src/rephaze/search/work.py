@@ -27,6 +27,7 @@ from rephaze.types.placement import (
     TiedWeights,
 )
 from rephaze.types.scenario import Scenario
+from rephaze.types.stopping import UNSTOPPED, StopSignal
 from rephaze.workload.fuse import fuse_graph
 from rephaze.workload.shard import shard_graph
 from rephaze.workload.zoo import load_model
@@ -63,9 +64,11 @@ class ModelWork:
     Args:
         name: Zoo name or graph file.
         scenario: Degrees, microbatch sizes, cluster, optimizer.
+        stop: Ends the preparation with ``StoppedError``.
     """
 
-    def __init__(self, name: str, scenario: Scenario) -> None:
+    def __init__(self, name: str, scenario: Scenario, stop: StopSignal = UNSTOPPED) -> None:
+        stop.check()
         self.name, self.scenario = name, scenario
         base = load_model(name, scenario.attention)
         training = scenario.training
@@ -73,7 +76,10 @@ class ModelWork:
         if not self.tp_degrees:
             legal = ", ".join(str(tp) for tp in base.legal_tp)
             raise SpecError("tp_degrees", list(training.tp_degrees), f"{name} can be sharded {legal} ways only")
-        self.graphs: dict[int, ModelGraph] = {tp: fuse_graph(shard_graph(base, tp)) for tp in self.tp_degrees}
+        self.graphs: dict[int, ModelGraph] = {}
+        for tp in self.tp_degrees:
+            stop.check()
+            self.graphs[tp] = fuse_graph(shard_graph(base, tp))
         self.microbatches = tuple(b for b in training.microbatches if b <= training.global_batch)
         self.units = tuple(
             Unit(tp, microbatch, policy)

@@ -1,27 +1,38 @@
 """Who bounds and solves: this process, a pool of processes on this machine, or a Dask cluster.
 
 The unit of work is a list of designs; answers are plain records in the order asked, so that a search gives the
-same result with any number of workers.
+same result with any number of workers. All are told when to stop; one that does not answer soon after is left.
 """
 
 from __future__ import annotations
 
+import math
 import os
 import signal
-from collections.abc import Iterator, Sequence
-from concurrent.futures import Executor, ProcessPoolExecutor
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Executor, Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from multiprocessing import get_context, parent_process
 from threading import Thread
-from typing import Protocol
+from typing import Any, Protocol, TypeVar
 
 from rephaze.errors import RunError
 from rephaze.search.bounding import ModelBounds, joined_bounds
 from rephaze.search.evaluator import SpaceEvaluator
 from rephaze.search.warmup import WARM_UPS, use_one_thread
-from rephaze.types.search import Evaluation, SearchSettings
+from rephaze.types.search import Evaluation, SearchSettings, Unsettled
+from rephaze.types.stopping import StoppedError, StopSignal
 
 PIECES_PER_WORKER = 2
+STOP_GRACE_S = 2.0
+"""What workers get to end their step once they must stop; then nobody waits for them any more."""
+POLL_S = 0.1
+"""Between two looks at the stop signal while waiting for an answer."""
+GO_ON, STOP, LEAVE = range(3)
+"""What the driver wants of its processes: work, end the task at hand, end at once."""
+
+ReplyT = TypeVar("ReplyT")
 
 
 class Workers(Protocol):
@@ -33,7 +44,7 @@ class Workers(Protocol):
 
     def evaluate(
         self, designs: Sequence[int], bounds: Sequence[list[ModelBounds]], cutoff: float
-    ) -> Iterator[Evaluation]:
+    ) -> Iterator[Evaluation | Unsettled]:
         """As ``SpaceEvaluator.evaluate``, one design after another."""
         ...
 
@@ -45,19 +56,19 @@ class Workers(Protocol):
 class InProcess:
     """Everything in this process."""
 
-    def __init__(self, evaluator: SpaceEvaluator) -> None:
-        self._evaluator = evaluator
+    def __init__(self, evaluator: SpaceEvaluator, stop: StopSignal) -> None:
+        self._evaluator, self._stop = evaluator, stop
 
     def unit_bounds(self, designs: Sequence[int]) -> list[ModelBounds]:
         """As ``SpaceEvaluator.unit_bounds``."""
-        return self._evaluator.unit_bounds(designs)
+        return self._evaluator.unit_bounds(designs, self._stop)
 
     def evaluate(
         self, designs: Sequence[int], bounds: Sequence[list[ModelBounds]], cutoff: float
-    ) -> Iterator[Evaluation]:
+    ) -> Iterator[Evaluation | Unsettled]:
         """One design after another."""
         for design, own in zip(designs, bounds, strict=True):
-            yield self._evaluator.evaluate(design, own, cutoff)
+            yield self._evaluator.evaluate(design, own, cutoff, self._stop)
 
     def close(self) -> None:
         """Nothing to let go."""
@@ -69,89 +80,140 @@ class LocalProcesses:
     Args:
         settings: The search.
         num_workers: Processes.
+        stop: When they must.
     """
 
-    def __init__(self, settings: SearchSettings, num_workers: int) -> None:
-        self.num_workers = num_workers
+    def __init__(self, settings: SearchSettings, num_workers: int, stop: StopSignal) -> None:
+        self.num_workers, self._patience = num_workers, Patience(stop)
+        context = get_context("spawn")
+        # One byte of shared memory without a lock: a process that is killed can hold none.
+        self._order = context.RawValue("b", GO_ON)
         self._pool: Executor = ProcessPoolExecutor(
-            num_workers, mp_context=get_context("spawn"), initializer=_start, initargs=(settings,)
+            num_workers, mp_context=context, initializer=_start, initargs=(settings, stop.deadline_s, self._order)
         )
+        self._asked: list[Future[Any]] = []
         # A terminal sends Ctrl-C to every process: workers are born with it blocked, since it is the driver's to
         # handle, and a worker still importing would end with a traceback. One call starts one worker.
         before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
         try:
             # Each worker compiles (or loads) other kernels; all find the rest in the cache afterwards.
-            for number in range(num_workers):
-                self._pool.submit(_warm, number % len(WARM_UPS))
+            self._warming = [self._pool.submit(_warm, number % len(WARM_UPS)) for number in range(num_workers)]
         finally:
             signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
     def unit_bounds(self, designs: Sequence[int]) -> list[ModelBounds]:
         """As ``SpaceEvaluator.unit_bounds``, split over the workers."""
         pieces = split_designs(designs, self.num_workers * PIECES_PER_WORKER)
-        try:
-            found = list(self._pool.map(_unit_bounds, pieces))
-        except BrokenProcessPool as error:
-            raise _lost() from error
+        found = []
+        for asked in self._submit(_unit_bounds, [(piece,) for piece in pieces]):
+            bounds = self._reply(asked)
+            if bounds is None:
+                raise StoppedError
+            found.append(bounds)
         return [joined_bounds(parts) for parts in zip(*found, strict=True)]
 
     def evaluate(
         self, designs: Sequence[int], bounds: Sequence[list[ModelBounds]], cutoff: float
-    ) -> Iterator[Evaluation]:
+    ) -> Iterator[Evaluation | Unsettled]:
         """Designs side by side; answers in the order asked."""
-        try:
-            yield from self._pool.map(_evaluate, designs, bounds, [cutoff] * len(designs))
-        except BrokenProcessPool as error:
-            raise _lost() from error
+        calls = [(design, own, cutoff) for design, own in zip(designs, bounds, strict=True)]
+        for design, asked in zip(designs, self._submit(_evaluate, calls), strict=True):
+            try:
+                yield self._reply(asked)
+            except StoppedError:
+                yield Unsettled(design=design, bound=math.inf)
 
     def close(self) -> None:
-        """End the processes; work not begun is given up."""
+        """End the processes; work not begun is given up, and so is work at hand."""
+        if not all(future.done() for future in (*self._warming, *self._asked)):
+            self._order.value = LEAVE
         # Python would wait for them at exit anyway, where Ctrl-C is a traceback.
         self._pool.shutdown(wait=True, cancel_futures=True)
 
+    def _submit(self, task: Callable[..., ReplyT], calls: Sequence[tuple[Any, ...]]) -> list[Future[ReplyT]]:
+        try:
+            asked = [self._pool.submit(task, *call) for call in calls]
+        except BrokenProcessPool as error:
+            raise _lost() from error
+        self._asked = [*asked]
+        return asked
+
+    def _reply(self, asked: Future[ReplyT]) -> ReplyT:
+        while True:
+            try:
+                return asked.result(timeout=POLL_S)
+            except BrokenProcessPool as error:
+                raise _lost() from error
+            except TimeoutError:
+                if self._patience.stop.is_over():
+                    self._order.value = STOP
+                self._patience.check()
+
+
+class Patience:
+    """How long a driver still waits for its workers once all must stop."""
+
+    def __init__(self, stop: StopSignal) -> None:
+        self.stop = stop
+        self._over_since: float | None = None
+
+    def check(self) -> None:
+        """Raise ``StoppedError`` when nobody should be waited for any more."""
+        if not self.stop.is_over():
+            return
+        if self._over_since is None:
+            self._over_since = time.monotonic()
+        if time.monotonic() - self._over_since > STOP_GRACE_S:
+            raise StoppedError
+
 
 def start_workers(
-    settings: SearchSettings, evaluator: SpaceEvaluator, num_workers: int, dask: str | None = None
+    settings: SearchSettings, evaluator: SpaceEvaluator, num_workers: int, dask: str | None, stop: StopSignal
 ) -> Workers:
     """Workers for a search: those of a Dask scheduler, or processes here; one works in this process."""
     if dask is not None:
         from rephaze.search.dask_workers import DaskWorkers
 
-        return DaskWorkers(settings, dask)
-    return InProcess(evaluator) if num_workers <= 1 else LocalProcesses(settings, num_workers)
+        return DaskWorkers(settings, dask, stop=stop)
+    return InProcess(evaluator, stop) if num_workers <= 1 else LocalProcesses(settings, num_workers, stop)
 
 
-_evaluator: SpaceEvaluator | None = None
+_worker: InProcess | None = None
 """Of a worker process."""
 
 
-def _start(settings: SearchSettings) -> None:
-    global _evaluator
+def _start(settings: SearchSettings, deadline_s: float, order: Any) -> None:
+    global _worker
     use_one_thread()
-    Thread(target=_end_with_the_driver, daemon=True).start()
-    _evaluator = SpaceEvaluator(settings)
+    Thread(target=_end_with_the_driver, args=(order,), daemon=True).start()
+    _worker = InProcess(SpaceEvaluator(settings), StopSignal(deadline_s, lambda: order.value != GO_ON))
 
 
 def _warm(number: int) -> None:
     WARM_UPS[number]()
 
 
-def _end_with_the_driver() -> None:
-    """End this process when the driver is gone: a pool's worker would wait for work for ever."""
+def _end_with_the_driver(order: Any) -> None:
+    """End this process when the driver wants it to, or is gone: a pool's worker would wait for work for ever."""
     driver = parent_process()
     assert driver is not None
-    driver.join()
+    while order.value != LEAVE and driver.is_alive():
+        driver.join(POLL_S)
     os._exit(1)
 
 
-def _unit_bounds(designs: list[int]) -> list[ModelBounds]:
-    assert _evaluator is not None
-    return _evaluator.unit_bounds(designs)
+def _unit_bounds(designs: list[int]) -> list[ModelBounds] | None:
+    """None if it had to stop: exceptions do not travel well."""
+    assert _worker is not None
+    try:
+        return _worker.unit_bounds(designs)
+    except StoppedError:
+        return None
 
 
-def _evaluate(design: int, bounds: list[ModelBounds], cutoff: float) -> Evaluation:
-    assert _evaluator is not None
-    return _evaluator.evaluate(design, bounds, cutoff)
+def _evaluate(design: int, bounds: list[ModelBounds], cutoff: float) -> Evaluation | Unsettled:
+    assert _worker is not None
+    return next(_worker.evaluate([design], [bounds], cutoff))
 
 
 def split_designs(designs: Sequence[int], num_pieces: int) -> list[list[int]]:

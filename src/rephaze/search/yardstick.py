@@ -15,10 +15,11 @@ import numpy as np
 from rephaze.estimate.table import Estimator
 from rephaze.hardware.area import chip_area
 from rephaze.hardware.cost import chip_cost
-from rephaze.search.bounding import layer_bounds, least_energy_per_sample_j
+from rephaze.search.bounding import layer_bounds
 from rephaze.search.evaluator import SpaceEvaluator
 from rephaze.search.exact import ChipSolver, UnitAnswer
 from rephaze.search.expert import ExpertPlanner
+from rephaze.search.least_energy import least_energy_per_sample_j
 from rephaze.search.objective import combine
 from rephaze.search.work import Memory, ModelWork
 from rephaze.types.chip import Chip, chip_table
@@ -139,7 +140,7 @@ class Yardstick:
         global_batch = scenario.training.global_batch
         if self.settings.objective is not Objective.PER_WATT:
             return global_batch / bound_s * self._factor(solver.chip, hbm_bytes)
-        least_j = float(least_energy_per_sample_j(work, solver.table, solver.energy)[0])
+        least_j = float(least_energy_per_sample_j(work, solver.table, solver.energy, solver.model)[0])
         idle_w = float(solver.energy.idle_w_c[0]) * scenario.cluster.num_devices
         return 1.0 / (least_j + idle_w * bound_s / global_batch)
 

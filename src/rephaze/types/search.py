@@ -109,13 +109,23 @@ class Evaluation:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class Unsettled:
+    """A design whose evaluation was cut by the clock: neither solved nor dropped, to be solved again."""
+
+    design: int
+    bound: float
+    """No plan of this design does better."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Certificate:
     """The proof in numbers: every design of the space is accounted for once."""
 
     num_designs: int
     num_solved_exactly: int
     num_dropped_by_bound: dict[str, int]
-    """Designs each bound removed, cheapest bound first."""
+    """Designs each bound removed, cheapest bound first: while they were being solved, or, of those never taken up,
+    the first of their bounds below the answer."""
     num_infeasible: int
     num_within: dict[str, tuple[int, int]]
     """Designs within 0.1, 1 and 5 % of the best: at least, at most (unsolved ones count by bound).
@@ -129,6 +139,8 @@ class Certificate:
     """Over which plans: degrees, microbatch sizes, recompute modes, the model of a batch's time."""
     num_unproven: int | None = None
     """Designs solved that might beat the answer, had all their schedules been proven; None in older runs."""
+    num_open: int | None = None
+    """Designs a search that was stopped left undecided; None in runs recorded before they were counted."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

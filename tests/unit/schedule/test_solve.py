@@ -1,4 +1,5 @@
 import itertools
+import time
 
 import numpy as np
 import pytest
@@ -9,6 +10,7 @@ from rephaze.schedule.structure import compile_structure
 from rephaze.schedule.validate import find_violations
 from rephaze.types.latency import IMPOSSIBLE_CYCLES, Engine, LatencyTable
 from rephaze.types.schedule import Exclusion, Mode, ScheduleOp, ScheduleProblem, ScheduleStatus
+from rephaze.types.stopping import UNSTOPPED, StoppedError, StopSignal
 
 T, V, F, L, N = Engine.TENSOR, Engine.VECTOR, Engine.FUSED, Engine.LINK, Engine.NONE
 
@@ -213,3 +215,54 @@ def test_the_memo_keeps_what_work_could_not_prove_with_its_limit():
     kept = len(memo)
     solve_problem(problem, work_limit=600, memo=memo)
     assert len(memo) > kept
+
+
+def layer_of(problem):
+    structure = compile_structure([op.engine for op in problem.ops], problem.edges)
+    cycles_om = np.array([(op.one_core_cycles, op.all_cores_cycles) for op in problem.ops], dtype=np.int64)
+
+    def solve(memo, stop, solver=Solver.AUTO, work_limit=2_000_000):
+        return schedule_layer(
+            structure,
+            cycles_om,
+            num_tensor_cores=problem.num_tensor_cores,
+            num_vector_cores=problem.num_vector_cores,
+            exclusion=problem.all_cores_excludes,
+            work_limit=work_limit,
+            solver=solver,
+            memo=memo,
+            stop=stop,
+        )
+
+    return solve
+
+
+@pytest.mark.parametrize("solver", [Solver.AUTO, Solver.SEARCH, Solver.CPSAT])
+@pytest.mark.parametrize("rule", list(Exclusion))
+def test_a_deadline_interrupts_work_and_leaves_nothing_in_the_memo(rule, solver):
+    solve, memo = layer_of(random_problem(3, size=60, rule=rule)), ScheduleMemo()
+    solve(memo, UNSTOPPED, work_limit=1)  # kernels are compiled before the clock is read
+    kept = dict(memo.parts)
+    began = time.perf_counter()
+    with pytest.raises(StoppedError):
+        solve(memo, StopSignal(began + 0.3), solver)
+    assert time.perf_counter() - began < 5.0
+    assert memo.parts == kept
+
+
+def test_asked_to_stop_the_search_does():
+    solve, memo = layer_of(random_problem(3, size=60)), ScheduleMemo()
+    asked = itertools.count()
+    with pytest.raises(StoppedError):
+        solve(memo, StopSignal(is_asked=lambda: next(asked) > 20))
+    assert not memo.parts
+
+
+@pytest.mark.parametrize("rule", list(Exclusion))
+def test_a_deadline_that_does_not_come_changes_nothing(rule):
+    solve = layer_of(random_problem(3, size=40, rule=rule))
+    plain = solve(None, UNSTOPPED, work_limit=3000)
+    timed = solve(None, StopSignal(time.perf_counter() + 3600), work_limit=3000)
+    assert plain.status is ScheduleStatus.FEASIBLE  # else no limit was met
+    assert (timed.makespan_cycles, timed.bound_cycles) == (plain.makespan_cycles, plain.bound_cycles)
+    assert timed.start_cycles_o.tolist() == plain.start_cycles_o.tolist()

@@ -78,3 +78,18 @@ def test_a_worker_keeps_few_jobs_and_forgets_on_request(asked):
     assert list(dask_tasks._evaluators) == jobs[1:]
     forget(jobs[1])
     assert list(dask_tasks._evaluators) == jobs[2:]
+
+
+def test_out_of_time_a_worker_leaves_the_design_open(asked):
+    evaluator, job = SpaceEvaluator(asked), job_text(asked)
+    # Not even the models were prepared: nothing of the job is kept.
+    assert bound_designs(job, [0], 0.0) == {"stopped": True}
+    assert not dask_tasks._evaluators
+    own = [bounds.chip(0) for bounds in evaluator.unit_bounds([0])]
+    packed = [packed_bounds(one) for one in own]
+    whole = solve_design(job, 0, packed, -math.inf)
+    assert bound_designs(job, [0], 0.0) == {"stopped": True}
+    reply = solve_design(job, 0, packed, -math.inf, 0.0)
+    assert reply.keys() == {"open_bound"}
+    assert reply["open_bound"] >= from_json(Evaluation, json.loads(whole["evaluation"])).objective
+    assert solve_design(job, 0, packed, -math.inf) == whole

@@ -5,7 +5,8 @@ import pytest
 
 from rephaze.search.engine import run_best_first
 from rephaze.search.near_best import settle_near_best
-from rephaze.types.search import Evaluation
+from rephaze.types.search import Evaluation, Unsettled
+from rephaze.types.stopping import StoppedError
 
 TRUTH = [100.0, 99.95, 99.5, 99.2, 98.0, 90.0, 50.0]
 COARSE = np.array([130.0, 120.0, 99.9, 99.3, 99.4, 99.6, 60.0])
@@ -85,3 +86,36 @@ def test_a_stop_leaves_the_rest(outcome):
     )
     assert seen == [(2, 3)]
     assert len(outcome.evaluations) == 3
+
+
+def test_what_was_cut_is_as_it_was_before(outcome):
+    before = outcome.refined[1]
+    seen = []
+
+    def evaluate(designs, cutoff):
+        first, *rest = designs
+        yield from Solver()([first], cutoff)
+        yield from (Unsettled(design=design, bound=99.99) for design in rest)
+
+    settle_near_best(
+        outcome,
+        COARSE,
+        0.01,
+        refine=lambda d: REFINED[d],
+        evaluate=evaluate,
+        batch_size=2,
+        refine_size=3,
+        on_batch=lambda batch, left: seen.append(([item.design for item in batch], left)),
+    )
+    assert seen == [([1], 4)]
+    assert sorted(outcome.evaluations) == [0, 1]
+    assert outcome.refined[1] == before
+
+
+def test_a_refinement_that_was_cut_ends_it(outcome):
+    def refine(_designs):
+        raise StoppedError
+
+    before = dict(outcome.refined)
+    settle_near_best(outcome, COARSE, 0.01, refine=refine, evaluate=Solver(), batch_size=2, refine_size=3)
+    assert (sorted(outcome.evaluations), outcome.refined) == ([0], before)

@@ -1,0 +1,45 @@
+"""Over what a proof ranges, in words: the designs that keep to the limits, the plans a model chooses from."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from rephaze.types.placement import Recompute
+from rephaze.types.search import Objective, SearchSettings
+from rephaze.types.space import DesignSpace
+from rephaze.units import UM2_PER_MM2
+
+
+def designs_scope(space: DesignSpace) -> str:
+    """The limits a design had to keep to, in words."""
+    parts = [f"area up to {space.area_limit_um2 / UM2_PER_MM2:,.2f} mm² ({space.area_model} model)"]
+    if space.area_floor_um2:
+        floor_mm2 = space.area_floor_um2 / UM2_PER_MM2
+        parts.append(f"none below a floor of {floor_mm2:,.2f} mm² but single-core chips")
+    else:
+        parts.append("no floor")
+    if np.isfinite(space.power_limit_w):
+        parts.append(f"power up to {space.power_limit_w:,.0f} W")
+    parts.extend(rule.text for rule in space.constraints)
+    return "; ".join(parts)
+
+
+def plans_scope(settings: SearchSettings) -> str:
+    """The plans a model could choose from, in words."""
+    training = settings.scenario.training
+
+    def listed(values: Sequence[object]) -> str:
+        return ", ".join(str(value) for value in values)
+
+    mixed = "stage by stage" if set(training.recompute) == set(Recompute) else "one for all stages"
+    parts = [
+        f"tp {listed(training.tp_degrees)} where legal",
+        f"microbatch {listed(training.microbatches)}",
+        f"recompute {listed(training.recompute)} ({mixed})",
+        f"any dp, pp and stages under {settings.scenario.placement_model}",
+    ]
+    if settings.objective is Objective.PER_WATT:
+        parts.append("of each tp, microbatch and policy the fastest")
+    return "; ".join(parts)
