@@ -18,9 +18,7 @@ def main() -> int:
     parser.add_argument("--minutes", type=float, default=60.0, help="how long to go on")
     parser.add_argument("--seed", type=int, default=None, help="of the draws; a fresh one unless given")
     parser.add_argument("--small", action="store_true", help="the fixed seeds of the tests, once")
-    parser.add_argument(
-        "--summary", type=Path, default=Path("attack-summary.txt"), help="where the end is written"
-    )
+    parser.add_argument("--summary", type=Path, default=Path("attack-summary.txt"), help="where the end goes")
     asked = parser.parse_args()
     seed = asked.seed if asked.seed is not None else time.time_ns() % 2**31
     began = time.perf_counter()

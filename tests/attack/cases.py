@@ -171,9 +171,9 @@ def _training(rng: random.Random, scenario: str, models: tuple[str, ...], most_u
 
 
 def key_case() -> Case:
-    """A space in which many small arrays beat few large ones: a rate of each core is not one of the chip."""
+    """Vector cores decide: a bound that charges every product to one rate of the chip cuts the best ones."""
     return Case(
-        label="many small arrays beat few large ones",
+        label="many vector cores win",
         run={
             "scenario": "paper",
             "search": {"models": ["llama2-7b"]},
@@ -181,8 +181,8 @@ def key_case() -> Case:
                 "num_tensor_cores": [64, 256],
                 "tensor_width": [16, 64],
                 "tensor_depth": [16, 64],
-                "num_vector_cores": [16, 64],
-                "global_buffer_mib": [2],
+                "num_vector_cores": [16, 256],
+                "global_buffer_mib": [2, 8],
                 "hbm_gib_options": [80],
             },
             "training": {"microbatches": [1], "tp_degrees": [2], "recompute": ["none"]},

@@ -49,7 +49,7 @@ def _recorded_bounds(folder: Path):
 
 
 def chosen_designs(found: RecordedSearch, slow: SlowEvaluator, at_most: int, seed: int) -> list[int]:
-    """Designs to solve slowly: all if few; else the winner and its neighbours, the tightest bounds, random ones."""
+    """Designs to solve slowly: all if few; else the tightest bounds, the winner and its like, random ones."""
     num_designs = slow.census.num_designs
     if num_designs <= at_most:
         return list(range(num_designs))

@@ -36,7 +36,7 @@ RESOURCES = (
 
 
 def attack_layer(model: str, resources: tuple[str, ...], seed: int, tally: Tally) -> None:
-    """One layer of the model in ``default`` on a chip of this seed, against the chip with each resource doubled."""
+    """One layer of the model in ``default`` on a chip of this seed, and with each resource doubled."""
     rng = random.Random(seed)
     scenario = load_scenario("default")
     whole = load_model(model, scenario.attention)

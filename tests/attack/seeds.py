@@ -1,4 +1,4 @@
-"""The fixed draws of the small budget. Change them now and then: what has passed here a hundred times tells little.
+"""The fixed draws of the small budget. Change them now and then: what has always passed tells little.
 
 ``make attack`` draws fresh ones.
 """
