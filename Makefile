@@ -33,7 +33,7 @@ attack: $(VENV)/.test
 
 # Puts known defects back, one at a time: the attack with fixed seeds must find each.
 attack-mutations: $(VENV)/.test
-	$(BIN)/pytest tests/attack/mutations.py -q
+	$(BIN)/pytest tests/attack/test_mutations.py -q
 
 $(BIN)/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \

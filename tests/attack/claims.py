@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from rephaze.search.run import run_search
+from rephaze.search import run as searching
 from rephaze.store.run import RunStore
 from rephaze.types.run import NOT_REMOVED
 from rephaze.types.search import Objective, SearchResult, SearchSettings, SearchStatus
@@ -32,12 +34,23 @@ class RecordedSearch:
 
 def searched(settings: SearchSettings) -> RecordedSearch:
     """The search run, recorded, counted and read back."""
-    with TemporaryDirectory() as scratch:
+    with TemporaryDirectory() as scratch, one_at_a_time():
         folder = Path(scratch) / "run"
-        result = run_search(settings, folder=folder)
+        result = searching.run_search(settings, folder=folder)
         bounds = dict(_recorded_bounds(folder))
-        counted = run_search(settings, folder=folder, resume=True, count_within=COUNTED_WITHIN)
+        counted = searching.run_search(settings, folder=folder, resume=True, count_within=COUNTED_WITHIN)
     return RecordedSearch(result=result, counted=counted, bounds=bounds)
+
+
+@contextmanager
+def one_at_a_time() -> Iterator[None]:
+    """A look at the incumbent after every design: in a small space too, most must then fall to bounds."""
+    before = searching.BATCH_SIZE
+    searching.BATCH_SIZE = 1
+    try:
+        yield
+    finally:
+        searching.BATCH_SIZE = before
 
 
 def _recorded_bounds(folder: Path):

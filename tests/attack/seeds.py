@@ -4,7 +4,7 @@
 """
 
 SEARCH_SEEDS = {
-    # Seed of the case: models, or None for any of the zoo.
+    # Seed of the case: its models. Every model of the zoo has a turn.
     1: ("opt-350m",),
     3: ("megatron-bert",),
     4: ("megatron-gpt2-xl",),
@@ -13,6 +13,14 @@ SEARCH_SEEDS = {
     21: ("megatron-bert", "vit-large"),
     22: ("llama2-7b",),
     23: ("t5-large",),
+    30: ("llama2-7b",),
+    34: ("megatron-gpt2-8.3b",),
+    35: ("gpt3-175b",),
+    36: ("llama3-8b",),
+    37: ("llama3-70b",),
+    38: ("mixtral-8x7b",),
+    43: ("gpt2-xl",),
+    47: ("megatron-gpt2-2.5b",),
 }
 MOVE_SEEDS = {
     "space": 0,
