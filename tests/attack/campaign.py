@@ -21,6 +21,7 @@ from tests.attack.sieves import SieveAttack
 from tests.attack.slow import SlowEvaluator
 
 Attack = Callable[[Tally], None]
+LAYERS_A_TURN = 4
 MODES = ["none", "block", "stage"]
 
 
@@ -116,9 +117,9 @@ def large_budget(seed: int, until: float) -> Iterator[tuple[str, Attack]]:
         drawn = rng.randrange(2**31)
         others = rng.sample([name for name in ZOO_NAMES if name != model], num_models - 1)
         yield _search_attack(drawn, scenario, (model, *others), objective, aggregate, until)
-        name = rng.choice(list(MOVES))
-        yield f"move: {name} {drawn}", _move_attack(drawn, name, scenario, model)
-        yield f"layer: {drawn} {model}", lambda t, m=model, d=drawn: attack_layer(m, RESOURCES, d, t)
+        yield f"move: {drawn} {scenario} {model}", _move_attack(drawn, scenario, model)
+        for number in range(drawn, drawn + LAYERS_A_TURN):
+            yield f"layer: {number} {model}", lambda t, m=model, d=number: attack_layer(m, RESOURCES, d, t)
         if turn % 8 == 0:
             yield (
                 f"status: hurried {drawn} {model}",
@@ -149,9 +150,11 @@ def _search_attack(
     return f"search: {seed} {scenario} {'+'.join(models)} {objective} {aggregate}", run
 
 
-def _move_attack(seed: int, name: str, scenario: str, model: str) -> Attack:
+def _move_attack(seed: int, scenario: str, model: str) -> Attack:
     def run(tally: Tally) -> None:
         case = random_case(seed, scenario=scenario, models=(model,), most_designs=16, most_units=2)
-        attack_move(case, name, seed, tally)
+        names = random.Random(seed).sample(list(MOVES), len(MOVES))
+        # Not every move applies to every case: the first that does.
+        next((name for name in names if attack_move(case, name, seed, tally)), None)
 
     return run
