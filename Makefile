@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 # Pins for repeatable runs; `pip install rephaze` itself needs only the ranges in pyproject.toml.
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
-.PHONY: search test lint unit bench clean
+.PHONY: search test lint unit bench attack attack-mutations clean
 
 # Ends with the chip, the plan, the certificate and the path of the report; each time a new run.
 search: $(VENV)/.core
@@ -25,6 +25,15 @@ unit: $(VENV)/.test
 
 bench: $(VENV)/.test
 	$(BIN)/pytest benchmarks -q --benchmark-columns=min,median,max,rounds
+
+# Tries to refute the proofs with fresh seeds; the last lines go to attack-summary.txt.
+ATTACK_MINUTES ?= 60
+attack: $(VENV)/.test
+	$(BIN)/python -m tests.attack --minutes $(ATTACK_MINUTES)
+
+# Puts known defects back, one at a time: the attack with fixed seeds must find each.
+attack-mutations: $(VENV)/.test
+	$(BIN)/pytest tests/attack/test_mutations.py -q
 
 $(BIN)/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \

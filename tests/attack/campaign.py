@@ -1,0 +1,160 @@
+"""The attacks put together: a small budget with fixed seeds, a large one with fresh seeds until time is up."""
+
+from __future__ import annotations
+
+import math
+import random
+import time
+from collections.abc import Callable, Iterator
+from itertools import product
+
+from rephaze.types.search import Aggregate, Objective
+from rephaze.workload.zoo import ZOO_NAMES
+from tests.attack import seeds
+from tests.attack.cases import SCENARIOS, SMALL_MODELS, Case, key_case, random_case, starved_case
+from tests.attack.claims import attack_answer, attack_counts, chosen_designs, searched
+from tests.attack.findings import Tally
+from tests.attack.honesty import attack_hurried
+from tests.attack.layers import RESOURCES, attack_layer
+from tests.attack.moves import MOVES, attack_move
+from tests.attack.sieves import SieveAttack
+from tests.attack.slow import SlowEvaluator
+
+Attack = Callable[[Tally], None]
+LAYERS_A_TURN = 4
+MODES = ["none", "block", "stage"]
+
+
+def attack_search(
+    case: Case, tally: Tally, *, at_most: int = 60, seed: int = 0, sieves: bool = True, until: float = math.inf
+) -> None:
+    """One search: its answer, recorded bounds and counts, then every sieve by itself.
+
+    Args:
+        case: The search.
+        tally: Takes what is found.
+        at_most: Designs to solve slowly; all of a space no larger, and only then are counts compared.
+        seed: Chooses them.
+        sieves: Ask every sieve about them as well.
+        until: No further design is begun after this moment of ``time.perf_counter``.
+    """
+    settings = case.settings()
+    found = searched(settings)
+    slow = SlowEvaluator(settings)
+    designs = []
+    for design in chosen_designs(found, slow, at_most, seed):
+        if time.perf_counter() > until:
+            break
+        tally.num_unproven += not slow.worth(design).is_proven
+        designs.append(design)
+    tally.num_searches += 2
+    tally.num_designs += len(designs)
+    attack_answer(case, found, slow, designs, tally)
+    if len(designs) == slow.census.num_designs:
+        attack_counts(case, found, slow, tally)
+    if sieves and designs:
+        SieveAttack(case, slow, tally).run(designs)
+
+
+def move_case(seed: int) -> Case:
+    """A small case to move from."""
+    model = SMALL_MODELS[seed % len(SMALL_MODELS)]
+    return random_case(seed, models=(model,), most_designs=8, most_units=2)
+
+
+def hurried_case(seed: int, model: str = "bert-large") -> Case:
+    """A case whose schedules take work to prove; plans may use every mode, as ``rephaze place`` does."""
+    case = random_case(
+        seed,
+        scenario="default",
+        models=(model,),
+        objective=Objective.THROUGHPUT,
+        least_designs=2,
+        most_designs=4,
+        most_units=2,
+    )
+    return case.changed("training", recompute=MODES)
+
+
+def small_budget() -> dict[str, Attack]:
+    """The attacks of every test run, by name."""
+
+    def search(case: Case) -> Attack:
+        return lambda tally: attack_search(case, tally)
+
+    def move(name: str, seed: int) -> Attack:
+        def run(tally: Tally) -> None:
+            assert attack_move(move_case(seed), name, seed, tally), f"{name} does not apply to seed {seed}"
+
+        return run
+
+    def layer(model: str, seed: int) -> Attack:
+        return lambda tally: attack_layer(model, RESOURCES, seed, tally)
+
+    found: dict[str, Attack] = {"search: key": search(key_case())}
+    found |= {f"search: starved {name}": search(starved_case(name, "bert-large")) for name in SCENARIOS}
+    found |= {
+        f"search: {seed} {'+'.join(models)}": search(
+            random_case(seed, models=models, most_designs=8, most_units=2 if len(models) == 1 else 1)
+        )
+        for seed, models in seeds.SEARCH_SEEDS.items()
+    }
+    found |= {f"move: {name}": move(name, seed) for name, seed in seeds.MOVE_SEEDS.items()}
+    found |= {f"layer: {seed} {model}": layer(model, seed) for seed, model in seeds.LAYER_SEEDS.items()}
+    found["status: hurried"] = lambda tally: attack_hurried(hurried_case(seeds.HURRIED_SEED), tally)
+    return found
+
+
+def large_budget(seed: int, until: float) -> Iterator[tuple[str, Attack]]:
+    """Attacks without end: every model, scenario, objective and aggregate in turn, everything else drawn."""
+    rng = random.Random(seed)
+    combinations = list(product(SCENARIOS, Objective, Aggregate, (1, 1, 2, 3)))
+    for turn in range(2**31):
+        if turn % len(combinations) == 0:
+            rng.shuffle(combinations)
+        model = ZOO_NAMES[turn % len(ZOO_NAMES)]
+        scenario, objective, aggregate, num_models = combinations[turn % len(combinations)]
+        drawn = rng.randrange(2**31)
+        others = rng.sample([name for name in ZOO_NAMES if name != model], num_models - 1)
+        yield _search_attack(drawn, scenario, (model, *others), objective, aggregate, until)
+        yield f"move: {drawn} {scenario} {model}", _move_attack(drawn, scenario, model)
+        for number in range(drawn, drawn + LAYERS_A_TURN):
+            yield f"layer: {number} {model}", lambda t, m=model, d=number: attack_layer(m, RESOURCES, d, t)
+        if turn % 8 == 0:
+            yield (
+                f"status: hurried {drawn} {model}",
+                lambda t, m=model, d=drawn: attack_hurried(hurried_case(d, m), t),
+            )
+
+
+def _search_attack(
+    seed: int, scenario: str, models: tuple[str, ...], objective: Objective, aggregate: Aggregate, until: float
+) -> tuple[str, Attack]:
+    # Half are solved through; of the others a part is, near the winner and where bounds are tight.
+    is_large = seed % 2 == 0
+    at_most = 24
+
+    def run(tally: Tally) -> None:
+        case = random_case(
+            seed,
+            scenario=scenario,
+            models=models,
+            objective=objective,
+            aggregate=aggregate,
+            least_designs=40 if is_large else 4,
+            most_designs=400 if is_large else at_most,
+            most_units=3,
+        )
+        attack_search(case, tally, at_most=at_most, seed=seed, until=min(until, time.perf_counter() + 180))
+
+    return f"search: {seed} {scenario} {'+'.join(models)} {objective} {aggregate}", run
+
+
+def _move_attack(seed: int, scenario: str, model: str) -> Attack:
+    def run(tally: Tally) -> None:
+        case = random_case(seed, scenario=scenario, models=(model,), most_designs=16, most_units=2)
+        names = random.Random(seed).sample(list(MOVES), len(MOVES))
+        # Not every move applies to every case: the first that does.
+        next((name for name in names if attack_move(case, name, seed, tally)), None)
+
+    return run

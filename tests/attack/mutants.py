@@ -1,0 +1,227 @@
+"""Defects put back on purpose, one at a time: each a patch of the code under attack."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pytest
+
+from rephaze.hardware import scenarios
+from rephaze.search import evaluator, run
+from rephaze.search.exact import ChipSolver
+from rephaze.types.latency import IMPOSSIBLE_CYCLES
+from rephaze.types.schedule import ScheduleOp, ScheduleProblem
+from tests.attack import sieves, slow
+
+Patch = pytest.MonkeyPatch
+TOO_TIGHT = 0.97
+"""What a mutant makes of an upper bound."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Mutant:
+    """A defect and what must show it."""
+
+    name: str
+    plant: Callable[[Patch], None]
+    attacks: tuple[str, ...]
+    """Of the small budget: the first words of their names."""
+    kinds: tuple[str, ...]
+    claim: str = ""
+    """Whose claim must be refuted; any if empty."""
+
+
+def one_rate_for_all_products(patch: Patch) -> None:
+    """The paper's words charged to one rate of the whole chip, also for products that run side by side."""
+    sound = evaluator.device_time_batch_s
+
+    def words_s(graph, chips, model):
+        words_c = np.zeros(len(chips))
+        a_mac_c = 3.0 / np.sqrt(chips.tensor_scratchpad_bytes / 2.0)
+        for op in graph.ops:
+            if op.gemm is None:
+                continue
+            sizes = (op.gemm.batch, op.gemm.m, op.gemm.n, op.gemm.k)
+            one, two = (np.array([size.at(b) for size in sizes], dtype=np.float64) for b in (1, 2))
+            words_c += np.maximum((two.prod() - one.prod()) * a_mac_c - one[:3].prod(), 0.0)
+        return words_c / (model.array_words_per_cycle * chips.clock_hz)
+
+    def sample_s(graph, chips, model):
+        counts = np.bincount(np.array(graph.layer_type_of), minlength=len(graph.layer_types))
+        return sum(
+            count * (graph.tp if kind.is_sharded else 1) * words_s(one_pass, chips, model)
+            for count, kind in zip(counts.tolist(), graph.layer_types, strict=True)
+            for one_pass in (kind.forward, kind.backward)
+        )
+
+    def mutant(work, chips, model):
+        bound_s = sound(work, chips, model)
+        if model.has_memory_terms:
+            return bound_s
+        least_s = np.minimum.reduce([sample_s(graph, chips, model) for graph in work.graphs.values()])
+        share = work.scenario.training.global_batch / work.scenario.cluster.num_devices
+        return np.maximum(bound_s, least_s * share)
+
+    patch.setattr(evaluator, "device_time_batch_s", mutant)
+
+
+def unproven_called_optimal(patch: Patch) -> None:
+    """Schedules that ran out of work taken for proven."""
+    honest = ChipSolver.pass_times
+
+    def mutant(self, *args, **kwargs):
+        times = honest(self, *args, **kwargs)
+        return replace(times, bound_cycles=times.cycles)
+
+    patch.setattr(ChipSolver, "pass_times", mutant)
+
+
+def floor_grows_with_the_limit(patch: Patch) -> None:
+    """A higher area limit takes small designs away."""
+    sound = scenarios._space
+
+    def mutant(found):
+        space = sound(found)
+        return replace(space, area_floor_um2=0.5 * space.area_limit_um2)
+
+    patch.setattr(scenarios, "_space", mutant)
+
+
+def _counts(patch: Patch, change: Callable[[int, int], tuple[int, int]]) -> None:
+    sound = run.certify
+
+    def mutant(*args, **kwargs):
+        found = sound(*args, **kwargs)
+        within = {name: change(least, most) for name, (least, most) in found.num_within.items()}
+        return replace(found, num_within=within)
+
+    patch.setattr(run, "certify", mutant)
+
+
+def unsolved_left_out_of_counts(patch: Patch) -> None:
+    """Designs near the best that no one solved are not counted."""
+    _counts(patch, lambda least, _most: (least, least))
+
+
+def unsolved_counted_as_near(patch: Patch) -> None:
+    """Designs are counted as near the best because their bound is."""
+    _counts(patch, lambda _least, most: (most, most))
+
+
+def one_counted_twice(patch: Patch) -> None:
+    """The winner counted apart from the designs near it."""
+    _counts(patch, lambda least, most: (least + 1, most + 1))
+
+
+def a_dropped_design_counted_twice(patch: Patch) -> None:
+    """A design is both dropped and solved in the certificate."""
+    sound = run.certify
+
+    def mutant(*args, **kwargs):
+        found = sound(*args, **kwargs)
+        return replace(found, num_solved_exactly=found.num_solved_exactly + 1)
+
+    patch.setattr(run, "certify", mutant)
+
+
+def fastest_mapping_only(patch: Patch) -> None:
+    """Every operator mapped as if it were alone: the fastest mapping with the shares that one happens to need."""
+
+    def mutant(table, chip, edges, exclusion):
+        columns = {
+            field: getattr(table, f"{field}_oc")[:, 0]
+            for mode in ("one_core", "all_cores")
+            for field in (f"{mode}_cycles", f"{mode}_hbm_share", f"{mode}_buffer_share", f"{mode}_j")
+        }
+        ops = []
+        for o, (name, engine) in enumerate(zip(table.op_names, table.engines, strict=True)):
+            own = {
+                field: min(int(column[o]), IMPOSSIBLE_CYCLES) if field.endswith("_cycles") else float(column[o])
+                for field, column in columns.items()
+            }
+            ops.append(ScheduleOp(name=name, engine=engine, **own))
+        return ScheduleProblem(
+            num_tensor_cores=chip.num_tensor_cores,
+            num_vector_cores=chip.num_vector_cores,
+            ops=tuple(ops),
+            edges=edges,
+            all_cores_excludes=exclusion,
+        )
+
+    patch.setattr(slow, "layer_problem", mutant)
+
+
+def _tight_device_time(patch: Patch) -> None:
+    sound = evaluator.device_time_batch_s
+    patch.setattr(evaluator, "device_time_batch_s", lambda *args: sound(*args) / TOO_TIGHT)
+
+
+def _tight_layer_bounds(patch: Patch) -> None:
+    sound = evaluator.layer_bounds
+
+    def mutant(*args):
+        found = sound(*args)
+        return replace(found, batch_s_uc=found.batch_s_uc / TOO_TIGHT)
+
+    patch.setattr(evaluator, "layer_bounds", mutant)
+
+
+def _tight_placed(patch: Patch) -> None:
+    sound = evaluator.placed_bound_s
+    patch.setattr(evaluator, "placed_bound_s", lambda *args: sound(*args) / TOO_TIGHT)
+
+
+def _tight_mapped(patch: Patch) -> None:
+    sound = ChipSolver.bound_batch_s
+    patch.setattr(ChipSolver, "bound_batch_s", lambda self, *args: sound(self, *args) / TOO_TIGHT)
+
+
+def _tight_solved(patch: Patch) -> None:
+    sound = ChipSolver.solve
+
+    def mutant(self, *args):
+        answer = sound(self, *args)
+        return replace(answer, bound_s=answer.bound_s / TOO_TIGHT)
+
+    patch.setattr(ChipSolver, "solve", mutant)
+
+
+def _tight(name: str, plant: Callable[[Patch], None], *attacks: str) -> Mutant:
+    return Mutant(name=f"{name} x {TOO_TIGHT}", plant=plant, attacks=attacks, kinds=("bound",), claim=name)
+
+
+COUNTED = ("search: 7 ", "search: 47 ", "search: 23 ")
+"""Some whose bounds leave designs near the best unsolved."""
+SEARCHES = ("search: starved", "search: key", "search:")
+MUTANTS = (
+    Mutant(
+        name="one rate for all products",
+        plant=one_rate_for_all_products,
+        attacks=("search: key", "search:"),
+        kinds=("better design",),
+    ),
+    Mutant(name="unproven called optimal", plant=unproven_called_optimal, attacks=("status",), kinds=("status",)),
+    Mutant(
+        name="area floor grows with the limit",
+        plant=floor_grows_with_the_limit,
+        attacks=("move: area limit",),
+        kinds=("move",),
+    ),
+    *(
+        Mutant(name=plant.__name__.replace("_", " "), plant=plant, attacks=COUNTED, kinds=("count",))
+        for plant in (
+            unsolved_left_out_of_counts,
+            unsolved_counted_as_near,
+            one_counted_twice,
+            a_dropped_design_counted_twice,
+        )
+    ),
+    Mutant(name="fastest mapping only", plant=fastest_mapping_only, attacks=("layer",), kinds=("layer",)),
+    _tight(sieves.DEVICE_TIME, _tight_device_time, *SEARCHES),
+    _tight(sieves.LAYER_BOUNDS, _tight_layer_bounds, *SEARCHES),
+    _tight(sieves.PLACED, _tight_placed, *SEARCHES),
+    _tight(sieves.MAPPED, _tight_mapped, *SEARCHES),
+    _tight(sieves.SOLVED, _tight_solved, *SEARCHES),
+)
