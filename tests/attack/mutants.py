@@ -11,8 +11,7 @@ import pytest
 from rephaze.hardware import scenarios
 from rephaze.search import evaluator, run
 from rephaze.search.exact import ChipSolver
-from rephaze.types.latency import IMPOSSIBLE_CYCLES
-from rephaze.types.schedule import ScheduleOp, ScheduleProblem
+from rephaze.types.latency import ModeTable
 from tests.attack import sieves, slow
 
 Patch = pytest.MonkeyPatch
@@ -129,28 +128,23 @@ def a_dropped_design_counted_twice(patch: Patch) -> None:
 def fastest_mapping_only(patch: Patch) -> None:
     """Every operator mapped as if it were alone: the fastest mapping with the shares that one happens to need."""
 
-    def mutant(table, chip, edges, exclusion):
-        columns = {
-            field: getattr(table, f"{field}_oc")[:, 0]
-            for mode in ("one_core", "all_cores")
-            for field in (f"{mode}_cycles", f"{mode}_hbm_share", f"{mode}_buffer_share", f"{mode}_j")
-        }
-        ops = []
-        for o, (name, engine) in enumerate(zip(table.op_names, table.engines, strict=True)):
-            own = {
-                field: min(int(column[o]), IMPOSSIBLE_CYCLES) if field.endswith("_cycles") else float(column[o])
-                for field, column in columns.items()
-            }
-            ops.append(ScheduleOp(name=name, engine=engine, **own))
-        return ScheduleProblem(
-            num_tensor_cores=chip.num_tensor_cores,
-            num_vector_cores=chip.num_vector_cores,
-            ops=tuple(ops),
-            edges=edges,
-            all_cores_excludes=exclusion,
+    def mutant(self, graph, microbatch):
+        table = self.exact(graph, microbatch)
+
+        def modes(field):
+            return np.hstack([getattr(table, f"{mode}_{field}_oc") for mode in ("one_core", "all_cores")])
+
+        return ModeTable(
+            op_names=table.op_names,
+            engines=table.engines,
+            all_cores_m=np.array([False, True]),
+            cycles_om=modes("cycles"),
+            energy_j_om=modes("j"),
+            hbm_share_om=modes("hbm_share"),
+            buffer_share_om=modes("buffer_share"),
         )
 
-    patch.setattr(slow, "layer_problem", mutant)
+    patch.setattr(slow.Estimator, "modes", mutant)
 
 
 def _tight_device_time(patch: Patch) -> None:

@@ -92,7 +92,7 @@ def schedule_op_graph(
     energy = access_energy(chip_table([chip]), scenario.space.area_model)
     model = cost_model(scenario.estimate_model)
     estimator = Estimator(chip_table([chip]), energy, scenario.cluster, model, memo or GemmMemo())
-    table = estimator.exact(graph, microbatch)
+    table = estimator.modes(graph, microbatch)
     # Names repeat in some graphs; positions do not.
     table = replace(table, op_names=tuple(f"{at} {name}" for at, name in enumerate(table.op_names)))
     edges = tuple((int(src), int(dst)) for src, dst in graph.edges)

@@ -17,6 +17,10 @@ from rephaze.types.latency import IMPOSSIBLE_CYCLES
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
+ONE_CORE_HBM_FRACTION = 0.5
+"""Most of the HBM bandwidth an operator on one vector core draws. A placeholder: no vendor publishes what one
+core's DMA engines reach."""
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ChipRates:
@@ -26,18 +30,22 @@ class ChipRates:
     energy: AccessEnergy
     hbm_bytes_per_cycle_c: Floats
     buffer_bytes_per_cycle_c: Floats
+    one_core_hbm_bytes_per_cycle_c: Floats
+    """The most an operator on one vector core draws."""
 
     def __len__(self) -> int:
         return len(self.chips)
 
 
-def chip_rates(chips: ChipTable, energy: AccessEnergy) -> ChipRates:
-    """The rates of these chips."""
+def chip_rates(chips: ChipTable, energy: AccessEnergy, bandwidth_share: float = 1.0) -> ChipRates:
+    """The rates of these chips for an operator that gets this part of both bandwidths."""
+    hbm_bytes_per_cycle_c = chips.hbm_bytes_per_s / chips.clock_hz
     return ChipRates(
         chips=chips,
         energy=energy,
-        hbm_bytes_per_cycle_c=chips.hbm_bytes_per_s / chips.clock_hz,
-        buffer_bytes_per_cycle_c=chips.global_buffer_bytes_per_cycle,
+        hbm_bytes_per_cycle_c=bandwidth_share * hbm_bytes_per_cycle_c,
+        buffer_bytes_per_cycle_c=bandwidth_share * chips.global_buffer_bytes_per_cycle,
+        one_core_hbm_bytes_per_cycle_c=min(bandwidth_share, ONE_CORE_HBM_FRACTION) * hbm_bytes_per_cycle_c,
     )
 
 

@@ -5,14 +5,14 @@ Axis letters: c = chip, s = distinct core shape.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
-from rephaze.estimate.costs import ChipRates, ModeCost
+from rephaze.estimate.costs import ChipRates, ModeCost, bounded_by_memory
 from rephaze.estimate.divisor_gemm import DivisorProblem, map_divisors
 from rephaze.estimate.models import CostModel, Tiling
 from rephaze.estimate.padded_bounds import padded_bound_cycles
@@ -49,10 +49,19 @@ class GemmColumns:
         num_cores_c: Tensor cores a GEMM runs on, one entry a chip.
         model: The cost model.
         memo: Where mapped GEMMs are kept.
+        wider: The same with more bandwidth: where a mapping found there needs no more than these have, it is the
+            best here too.
     """
 
-    def __init__(self, rates: ChipRates, num_cores_c: NDArray[np.int64], model: CostModel, memo: GemmMemo) -> None:
-        self.rates, self.model, self.memo = rates, model, memo
+    def __init__(
+        self,
+        rates: ChipRates,
+        num_cores_c: NDArray[np.int64],
+        model: CostModel,
+        memo: GemmMemo,
+        wider: GemmColumns | None = None,
+    ) -> None:
+        self.rates, self.model, self.memo, self.wider = rates, model, memo, wider
         chips, energy = rates.chips, rates.energy
         columns = (
             num_cores_c,
@@ -61,7 +70,7 @@ class GemmColumns:
             chips.tensor_scratchpad_bytes,
             chips.global_buffer_bytes,
             chips.scratchpad_bytes_per_cycle,
-            chips.global_buffer_bytes_per_cycle,
+            rates.buffer_bytes_per_cycle_c,
             rates.hbm_bytes_per_cycle_c,
             chips.global_buffer_multicast,
             energy.tensor_scratchpad_j_per_byte_c,
@@ -81,8 +90,18 @@ class GemmColumns:
             side_bytes: What absorbed work moves through HBM and global buffer while it runs, beyond the product's
                 own matrices; the mapping is the best for both together (model ``paper``: not counted).
         """
-        found_s = self._mapped(dims, side_bytes)
-        return self._spread(dims, found_s)
+        if self.wider is not None:
+            known = self.wider.exact(dims, side_bytes)
+            if (
+                bounded_by_memory(known.cycles_c, known.hbm_bytes_c, known.buffer_bytes_c, self.rates)
+                <= known.cycles_c
+            ).all():
+                return known
+        return self._spread(dims, self._mapped(dims, side_bytes))
+
+    def with_least_bytes(self, dims: Dims, side_bytes: float = 0.0) -> ModeCost:
+        """As ``exact`` in time, as ``bound`` in bytes: no mapping for less bandwidth is faster or moves less."""
+        return replace(self.bound(dims, side_bytes), cycles_c=self.exact(dims, side_bytes).cycles_c)
 
     def bound(self, dims: Dims, side_bytes: float = 0.0) -> ModeCost:
         """No more than ``exact`` in time, bytes and energy; no mapping is searched."""

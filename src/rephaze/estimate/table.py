@@ -6,6 +6,7 @@ Axis letters: o = operator, c = chip.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,13 +28,19 @@ from rephaze.types.chip import ChipTable
 from rephaze.types.cluster import Cluster
 from rephaze.types.energy import AccessEnergy
 from rephaze.types.graph import CollectiveKind, Op, OpGraph, OpKind
-from rephaze.types.latency import Engine, LatencyTable
+from rephaze.types.latency import IMPOSSIBLE_CYCLES, Engine, LatencyTable, ModeTable
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
 MapGemm = Callable[[GemmColumns, Dims, float], ModeCost]
 """Columns, dimensions, side bytes to cost."""
+
+
+HALF = 0.5
+"""The part of both bandwidths that an operator may do with instead of all, so that another runs beside it."""
+TICK_CYCLES = 16
+"""Operators take whole ticks: schedules that differ by less than a tick are not worth telling apart."""
 
 
 def engine_of(op: Op) -> Engine:
@@ -56,6 +63,8 @@ class Estimator:
         cluster: The network collectives run over.
         model: The cost model.
         memo: Mapped GEMMs, shared among estimators; by default one of its own.
+        bandwidth_share: The part of both bandwidths an operator gets.
+        wider: One of the same chips with a larger part: what it mapped is used where it is the best here too.
     """
 
     def __init__(
@@ -65,12 +74,17 @@ class Estimator:
         cluster: Cluster,
         model: CostModel,
         memo: GemmMemo | None = None,
+        bandwidth_share: float = 1.0,
+        wider: Estimator | None = None,
     ) -> None:
-        self.rates = chip_rates(chips, energy)
+        self.rates = chip_rates(chips, energy, bandwidth_share)
         self.cluster, self.model = cluster, model
-        shared = memo if memo is not None else GemmMemo()
-        self._one_core = GemmColumns(self.rates, np.ones(len(chips), dtype=np.int64), model, shared)
-        self._all_cores = GemmColumns(self.rates, chips.num_tensor_cores, model, shared)
+        self.memo = memo if memo is not None else GemmMemo()
+        one = np.ones(len(chips), dtype=np.int64)
+        wide_one, wide_all = (wider._one_core, wider._all_cores) if wider else (None, None)
+        self._one_core: GemmColumns = GemmColumns(self.rates, one, model, self.memo, wide_one)
+        self._all_cores: GemmColumns = GemmColumns(self.rates, chips.num_tensor_cores, model, self.memo, wide_all)
+        self._half: Estimator | None = None
         self._costs: dict[tuple[tuple[object, ...], int], OpCost] = {}
 
     def exact(self, graph: OpGraph, microbatch: int) -> LatencyTable:
@@ -78,12 +92,59 @@ class Estimator:
         return self._table(graph, microbatch, GemmColumns.exact, GemmColumns.exact)
 
     def nearly_exact(self, graph: OpGraph, microbatch: int) -> LatencyTable:
-        """As ``exact`` on all cores, as ``bound`` on one: half the mapping, for bounds on schedules."""
-        return self._table(graph, microbatch, GemmColumns.bound, GemmColumns.exact)
+        """As ``bound``, with the cycles of ``exact`` on all cores: half the mapping, for bounds on schedules."""
+        return self._least_held(self._table(graph, microbatch, GemmColumns.bound, GemmColumns.with_least_bytes))
 
     def bound(self, graph: OpGraph, microbatch: int) -> LatencyTable:
-        """No more than ``exact`` in cycles, and in the time each bandwidth is busy; GEMMs in closed form."""
-        return self._table(graph, microbatch, GemmColumns.bound, GemmColumns.bound)
+        """No more than any of ``modes`` in cycles, and in cycles times bandwidth held; GEMMs in closed form."""
+        return self._least_held(self._table(graph, microbatch, GemmColumns.bound, GemmColumns.bound))
+
+    def modes(self, graph: OpGraph, microbatch: int) -> ModeTable:
+        """Every operator of the graph on the one chip there is, in every way it may run (docs/how-it-works.md)."""
+        assert len(self.rates) == 1
+        full = self._table(graph, microbatch, GemmColumns.exact, GemmColumns.exact)
+        tables, shares = [full], [1.0]
+        if self.model.has_memory_terms:
+            if self._half is None:
+                chips, energy = self.rates.chips, self.rates.energy
+                self._half = Estimator(chips, energy, self.cluster, self.model, self.memo, HALF, wider=self)
+            tables.append(self._half.exact(graph, microbatch))
+            shares.append(HALF)
+        uses_hbm_o = np.maximum(full.one_core_hbm_share_oc, full.all_cores_hbm_share_oc) > 0
+        uses_buffer_o = np.maximum(full.one_core_buffer_share_oc, full.all_cores_buffer_share_oc) > 0
+        share_m = np.repeat(shares, 2)
+        cycles_om = np.hstack(
+            [c for table in tables for c in (table.one_core_cycles_oc, table.all_cores_cycles_oc)]
+        )
+        return ModeTable(
+            op_names=full.op_names,
+            engines=full.engines,
+            all_cores_m=np.tile([False, True], len(tables)),
+            cycles_om=_whole_ticks(cycles_om) if self.model.has_memory_terms else cycles_om,
+            energy_j_om=np.hstack([j for table in tables for j in (table.one_core_j_oc, table.all_cores_j_oc)]),
+            hbm_share_om=uses_hbm_o * share_m,
+            buffer_share_om=uses_buffer_o * share_m,
+        )
+
+    def _least_held(self, table: LatencyTable) -> LatencyTable:
+        """The table with what an operator holds of a bandwidth at least: what it moves, and never less than half.
+
+        Both bandwidths are handed out together, so one of them stands for both.
+        """
+        if not self.model.has_memory_terms:
+            return table
+
+        def held(hbm_share_oc: Floats, buffer_share_oc: Floats) -> Floats:
+            most = np.maximum(hbm_share_oc, buffer_share_oc)
+            return np.where(most > 0, np.maximum(most, HALF), 0.0)
+
+        return replace(
+            table,
+            one_core_hbm_share_oc=held(table.one_core_hbm_share_oc, table.one_core_buffer_share_oc),
+            all_cores_hbm_share_oc=held(table.all_cores_hbm_share_oc, table.all_cores_buffer_share_oc),
+            one_core_buffer_share_oc=np.zeros_like(table.one_core_buffer_share_oc),
+            all_cores_buffer_share_oc=np.zeros_like(table.all_cores_buffer_share_oc),
+        )
 
     def op_cost(
         self,
@@ -220,3 +281,8 @@ def _link_cost(kind: CollectiveKind, payload: float, num_members: int, estimator
 def _shape_key(op: Op) -> tuple[object, ...]:
     """All a cost depends on: operators that agree here cost the same."""
     return (op.kind, op.gemm, op.attention, op.collective, op.vector, op.input_bytes, op.output_bytes)
+
+
+def _whole_ticks(cycles_om: Ints) -> Ints:
+    possible = cycles_om < IMPOSSIBLE_CYCLES
+    return np.where(possible, -(-cycles_om // TICK_CYCLES) * TICK_CYCLES, cycles_om)

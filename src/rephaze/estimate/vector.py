@@ -16,10 +16,6 @@ from rephaze.types.graph import Op
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
-ONE_CORE_HBM_FRACTION = 0.5
-"""Most of the HBM bandwidth an operator on one vector core draws. On all cores a memory-bound operator takes
-all of it and nothing else can run beside it; on one core it takes longer and leaves room for a GEMM. A
-placeholder: no vendor publishes what one core's DMA engines reach."""
 LANE_OP_BYTES = 12
 """Register traffic of a lane operation: two operands read, one result written, 32 bit each."""
 
@@ -57,14 +53,14 @@ def vector_cost(op: Op, microbatch: int, rates: ChipRates) -> OpCost:
     scratchpad_j = moved * rates.energy.vector_scratchpad_j_per_byte_c
     energy_j = vector_energy_j(op, microbatch, rates) + traffic_energy_j(bytes_c, bytes_c, rates) + scratchpad_j
 
-    def mode(lanes_c: Ints, hbm_fraction: float) -> ModeCost:
+    def mode(lanes_c: Ints, hbm_bytes_per_cycle_c: Floats) -> ModeCost:
         cycles = bounded_by_memory(lane_cycles(op, microbatch, lanes_c), bytes_c, bytes_c, rates)
-        slowest = np.maximum(cycles, bytes_c / (rates.hbm_bytes_per_cycle_c * hbm_fraction))
+        slowest = np.maximum(cycles, bytes_c / hbm_bytes_per_cycle_c)
         return ModeCost(cycles_c=slowest, hbm_bytes_c=bytes_c, buffer_bytes_c=bytes_c, energy_j_c=energy_j)
 
     return OpCost(
-        one_core=mode(rates.chips.vector_lanes, ONE_CORE_HBM_FRACTION),
-        all_cores=mode(rates.chips.num_lanes, 1.0),
+        one_core=mode(rates.chips.vector_lanes, rates.one_core_hbm_bytes_per_cycle_c),
+        all_cores=mode(rates.chips.num_lanes, rates.hbm_bytes_per_cycle_c),
     )
 
 

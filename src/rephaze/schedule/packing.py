@@ -4,8 +4,8 @@ A *team* is a set of operators, each in a mode, that may run at one instant: non
 they need no more than there is. The least total time of teams in which every operator is done, in one mode or part
 in each, is a lower bound on the makespan. It is a linear program with a row an operator and a column a team, whose
 entry is the part of the operator that one unit of time does. The dual price of an operator, divided by its
-duration in a mode, is what a cycle of it weighs: a weight set, and no weight set gives more. Teams are made as they
-are needed: the heaviest one under the current prices.
+duration in a mode, is what a cycle of it weighs: a weight set, and no weight set gives more. Teams are made as
+they are needed: the heaviest one under the current prices.
 
 Axis letters: i = operator of a part, m = mode, r = resource, w = word of a bitset, t = team, s = member of a
 team, p = an operator in one of its possible modes, q = row (an operator that is not done), k = place in the basis.

@@ -10,9 +10,21 @@ from rephaze.errors import SpecError
 from rephaze.types.checks import check_choice, did_you_mean
 from rephaze.types.files import check_format, validate
 from rephaze.types.latency import IMPOSSIBLE_CYCLES, Engine
-from rephaze.types.schedule import Exclusion, Mode, Schedule, ScheduleOp, ScheduleProblem, ScheduleStatus
+from rephaze.types.schedule import Exclusion, Mode, Schedule, ScheduleOp, ScheduleProblem, ScheduleStatus, Way
 
 FORMAT = "rephaze.schedule-problem/1"
+
+
+class _WayText(BaseModel):
+    """A further way to run an operator, as written."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    mode: str
+    cycles: Any
+    hbm_share: Any = 0.0
+    buffer_share: Any = 0.0
+    energy_j: Any = 0.0
 
 
 class _OpText(BaseModel):
@@ -31,6 +43,7 @@ class _OpText(BaseModel):
     all_cores_buffer_share: Any = 0.0
     one_core_j: Any = 0.0
     all_cores_j: Any = 0.0
+    further: list[_WayText] = []
 
 
 class _ProblemText(BaseModel):
@@ -76,6 +89,7 @@ def answer_of(schedule: Schedule) -> dict[str, Any]:
         answer["bound_cycles"] = schedule.bound_cycles
         answer["starts"] = [
             {"op": start.op, "start_cycles": start.start_cycles, "mode": start.mode.value}
+            | ({} if start.further is None else {"further": start.further})
             for start in schedule.starts
         ]
     answer["solve_s"] = schedule.solve_s
@@ -84,7 +98,7 @@ def answer_of(schedule: Schedule) -> dict[str, Any]:
 
 def _op_from(text: _OpText) -> ScheduleOp:
     check_choice(f"op {text.name!r}: core", text.core, [engine.value for engine in Engine])
-    fields = text.model_dump(exclude={"name", "core"})
+    fields = text.model_dump(exclude={"name", "core", "further"})
     for mode in Mode:
         field = f"{mode}_cycles"
         if fields[field] is None:
@@ -93,4 +107,10 @@ def _op_from(text: _OpText) -> ScheduleOp:
             raise SpecError(
                 f"op {text.name!r}: {field}", fields[field], "is too long", "write null if it cannot run"
             )
-    return ScheduleOp(name=text.name, engine=Engine(text.core), **fields)
+    further = tuple(_way_from(way, f"op {text.name!r}: further[{at}]") for at, way in enumerate(text.further))
+    return ScheduleOp(name=text.name, engine=Engine(text.core), further=further, **fields)
+
+
+def _way_from(text: _WayText, where: str) -> Way:
+    check_choice(f"{where}.mode", text.mode, [mode.value for mode in Mode])
+    return Way(**(text.model_dump() | {"mode": Mode(text.mode)}))

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 import time
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -18,15 +18,16 @@ from rephaze.schedule.parts import PartSolution, Solver, solve_part
 from rephaze.schedule.relaxation import NEVER
 from rephaze.schedule.shares import SHARE_UNITS, share_units
 from rephaze.schedule.structure import Part, ScheduleStructure, compile_structure, series_parts
-from rephaze.schedule.tasks import make_task, without_gaps
+from rephaze.schedule.tasks import in_ticks, make_task, without_gaps
 from rephaze.types.latency import IMPOSSIBLE_CYCLES, LatencyTable
 from rephaze.types.schedule import (
     Exclusion,
     Mode,
     Schedule,
-    ScheduledOp,
     ScheduleProblem,
     ScheduleStatus,
+    Way,
+    scheduled,
 )
 from rephaze.types.stopping import UNSTOPPED, StopSignal
 
@@ -149,9 +150,12 @@ def schedule_layer(
             exclusion is Exclusion.CHIP,
         )
         task, was_im = without_gaps(task)
+        task, tick = in_ticks(task)
         found = _solved(part, task, share_s, work_limit, solver, backend, memo, stop)
         mode_i = was_im[np.arange(len(part.ops)), found.mode_i]
-        solutions[k] = replace(found, mode_i=mode_i)
+        solutions[k] = PartSolution(
+            bound=tick * found.bound, makespan=tick * found.makespan, start_i=tick * found.start_i, mode_i=mode_i
+        )
     return _joined(structure, parts, solutions, cycles_om, takes_time)
 
 
@@ -211,19 +215,22 @@ def solve_problem(
     began = time.perf_counter()
     ops = problem.ops
     structure = compile_structure([op.engine for op in ops], problem.edges, [op.name for op in ops])
-    shape = (len(ops), 2)
+    num_ways = max((2 + len(op.further) for op in ops), default=2)
+    shape = (len(ops), num_ways)
+    # Rows of equal length: what is missing cannot run.
+    missing = Way(mode=Mode.ONE_CORE, cycles=IMPOSSIBLE_CYCLES)
+    ways = [[*op.ways, *[missing] * (num_ways - 2 - len(op.further))] for op in ops]
     found = schedule_layer(
         structure,
-        np.array([(op.one_core_cycles, op.all_cores_cycles) for op in ops], dtype=np.int64).reshape(shape),
+        np.array([[way.cycles for way in own] for own in ways], dtype=np.int64).reshape(shape),
         num_tensor_cores=problem.num_tensor_cores,
         num_vector_cores=problem.num_vector_cores,
         exclusion=problem.all_cores_excludes,
-        hbm_share_om=np.array(
-            [(op.one_core_hbm_share, op.all_cores_hbm_share) for op in ops], dtype=np.float64
-        ).reshape(shape),
-        buffer_share_om=np.array(
-            [(op.one_core_buffer_share, op.all_cores_buffer_share) for op in ops], dtype=np.float64
-        ).reshape(shape),
+        all_cores_om=np.array([[way.mode is Mode.ALL_CORES for way in own] for own in ways]).reshape(shape),
+        hbm_share_om=np.array([[way.hbm_share for way in own] for own in ways], dtype=np.float64).reshape(shape),
+        buffer_share_om=np.array([[way.buffer_share for way in own] for own in ways], dtype=np.float64).reshape(
+            shape
+        ),
         time_limit_s=time_limit_s,
         work_limit=work_limit,
         solver=solver,
@@ -231,13 +238,12 @@ def solve_problem(
         memo=memo,
     )
     feasible = found.status is not ScheduleStatus.INFEASIBLE
-    modes = tuple(Mode)
     return Schedule(
         status=found.status,
         makespan_cycles=found.makespan_cycles,
         bound_cycles=found.bound_cycles,
         starts=tuple(
-            ScheduledOp(op=op.name, start_cycles=start, mode=modes[mode])
+            scheduled(op, start, mode)
             for op, start, mode in zip(ops, found.start_cycles_o.tolist(), found.mode_o.tolist(), strict=True)
         )
         if feasible

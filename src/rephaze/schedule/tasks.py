@@ -114,6 +114,17 @@ def without_gaps(task: Task) -> tuple[Task, Ints]:
     return fewer, was_im
 
 
+def in_ticks(task: Task) -> tuple[Task, int]:
+    """The task with its durations in their greatest common divisor, and how many cycles that is.
+
+    Every schedule worth looking at begins and ends at whole ticks, so a bound may be rounded up to one.
+    """
+    is_left_im = task.dur_im < NEVER
+    tick = int(np.gcd.reduce(task.dur_im[is_left_im]))
+    dur_im = np.where(is_left_im, task.dur_im // tick, NEVER)
+    return task._replace(dur_im=dur_im, tail_i=task.tail_i // tick), tick
+
+
 def _binding(bandwidths: list[Ints | None], possible_im: Flags) -> list[Ints]:
     """Needs of the bandwidths that can bind: one of which every mode holds no more than of another never does."""
     kept: list[Ints] = []

@@ -22,8 +22,9 @@ def usage_of(problem: ScheduleProblem, schedule: Schedule) -> ScheduleUsage:
     energy_j = 0.0
     for start in schedule.starts:
         op = ops[start.op]
-        cycles: int = getattr(op, f"{start.mode}_cycles")
-        energy_j += getattr(op, f"{start.mode}_j")
+        way = start.way_of(op)
+        cycles = way.cycles
+        energy_j += way.energy_j
         if cycles == 0:
             continue
         tensor, vector = cores_held(problem, op, start.mode)

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from rephaze.schedule.shares import SHARE_UNITS, share_units
 from rephaze.types.latency import IMPOSSIBLE_CYCLES, Engine
-from rephaze.types.schedule import Exclusion, Mode, Schedule, ScheduleOp, ScheduleProblem, ScheduleStatus
+from rephaze.types.schedule import Exclusion, Mode, Schedule, ScheduleOp, ScheduleProblem, ScheduleStatus, Way
 
 _HOLDS = {
     Engine.TENSOR: ("tensor",),
@@ -30,9 +30,10 @@ def find_violations(problem: ScheduleProblem, schedule: Schedule) -> list[str]:
     wrong = list(_wrong_starts(problem, schedule))
     if wrong:  # without exactly one start per op nothing else can be replayed
         return wrong
-    mode = {start.op: start.mode for start in schedule.starts}
+    ops = {op.name: op for op in problem.ops}
+    way = {start.op: start.way_of(ops[start.op]) for start in schedule.starts}
     begin = {start.op: start.start_cycles for start in schedule.starts}
-    end = {op.name: begin[op.name] + _cycles(op, mode[op.name]) for op in problem.ops}
+    end = {op.name: begin[op.name] + way[op.name].cycles for op in problem.ops}
     names = [op.name for op in problem.ops]
     wrong.extend(
         f"{names[dst]} starts at {begin[names[dst]]}, before its input {names[src]} ends at {end[names[src]]}"
@@ -42,7 +43,7 @@ def find_violations(problem: ScheduleProblem, schedule: Schedule) -> list[str]:
     live = [op for op in problem.ops if end[op.name] > begin[op.name]]
     for moment in sorted({begin[op.name] for op in live}):
         now = [op for op in live if begin[op.name] <= moment < end[op.name]]
-        wrong.extend(f"at {moment}: {what}" for what in _clashes(problem, now, mode))
+        wrong.extend(f"at {moment}: {what}" for what in _clashes(problem, now, way))
     makespan = max(end.values(), default=0)
     if makespan != schedule.makespan_cycles:
         wrong.append(f"makespan is {schedule.makespan_cycles}, the last op ends at {makespan}")
@@ -68,15 +69,19 @@ def _wrong_starts(problem: ScheduleProblem, schedule: Schedule) -> Iterator[str]
         seen.add(start.op)
         if start.start_cycles < 0:
             yield f"{start.op} starts at {start.start_cycles}"
-        if _cycles(ops[start.op], start.mode) >= IMPOSSIBLE_CYCLES:
+        if start.further is not None and not 0 <= start.further < len(ops[start.op].further):
+            yield f"{start.op} runs in further way {start.further}, which there is not"
+        elif start.way_of(ops[start.op]).mode is not start.mode:
+            yield f"{start.op} runs in mode {start.mode}, its way has another"
+        elif start.way_of(ops[start.op]).cycles >= IMPOSSIBLE_CYCLES:
             yield f"{start.op} runs in mode {start.mode}, which is impossible"
     yield from (f"{name} is never started" for name in ops if name not in seen)
 
 
-def _clashes(problem: ScheduleProblem, now: list[ScheduleOp], mode: dict[str, Mode]) -> Iterator[str]:
+def _clashes(problem: ScheduleProblem, now: list[ScheduleOp], way: dict[str, Way]) -> Iterator[str]:
     """Which rules the operators running at one instant break together."""
     for op in now:
-        if mode[op.name] is Mode.ALL_CORES and op.engine is not Engine.LINK:
+        if way[op.name].mode is Mode.ALL_CORES and op.engine is not Engine.LINK:
             for other in now:
                 shares_engine = set(_HOLDS[op.engine]) & set(_HOLDS[other.engine])
                 whole_chip = problem.all_cores_excludes is Exclusion.CHIP
@@ -86,21 +91,17 @@ def _clashes(problem: ScheduleProblem, now: list[ScheduleOp], mode: dict[str, Mo
         yield from (
             f"{op.name} has the whole chip, yet others run"
             for op in now
-            if op.engine is Engine.LINK and mode[op.name] is Mode.ALL_CORES
+            if op.engine is Engine.LINK and way[op.name].mode is Mode.ALL_CORES
         )
     limits = {"tensor": problem.num_tensor_cores, "vector": problem.num_vector_cores, "link": 1}
     for resource, limit in limits.items():
         held = sum(
-            resource in _HOLDS[op.engine] and (mode[op.name] is Mode.ONE_CORE or op.engine is Engine.LINK)
+            resource in _HOLDS[op.engine] and (way[op.name].mode is Mode.ONE_CORE or op.engine is Engine.LINK)
             for op in now
         )
         if held > limit:
             yield f"{held} ops on {limit} {resource} resources"
     for bandwidth in ("hbm", "buffer"):
-        used = sum(int(share_units(getattr(op, f"{mode[op.name]}_{bandwidth}_share"))) for op in now)
+        used = sum(int(share_units(getattr(way[op.name], f"{bandwidth}_share"))) for op in now)
         if used > SHARE_UNITS:
             yield f"{used / SHARE_UNITS:.9f} of the {bandwidth} bandwidth in use"
-
-
-def _cycles(op: ScheduleOp, mode: Mode) -> int:
-    return op.all_cores_cycles if mode is Mode.ALL_CORES else op.one_core_cycles

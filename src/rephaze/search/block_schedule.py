@@ -12,14 +12,12 @@ from rephaze.search.exact import ChipSolver
 from rephaze.search.layer_problem import layer_problem
 from rephaze.search.work import ModelWork
 from rephaze.types.chip import Chip
-from rephaze.types.latency import LatencyTable
 from rephaze.types.schedule import (
-    Mode,
     PassSchedule,
     Schedule,
-    ScheduledOp,
     ScheduleProblem,
     ScheduleStatus,
+    scheduled,
 )
 from rephaze.types.search import ModelPlan, SearchResult, SearchSettings
 from rephaze.types.stopping import UNSTOPPED, StopSignal
@@ -74,20 +72,17 @@ def _pass(
     table = solver.pass_table(work, plan.tp, plan.microbatch, kind, direction)
     found = solver.schedule(one_pass, table)
     problem = layer_problem(table, solver.chip, one_pass.graph.edges, solver.exclusion)
-    return problem, _schedule(table, found, time.perf_counter() - began)
+    return problem, _schedule(problem, found, time.perf_counter() - began)
 
 
-def _schedule(table: LatencyTable, found: LayerSchedule, solve_s: float) -> Schedule:
+def _schedule(problem: ScheduleProblem, found: LayerSchedule, solve_s: float) -> Schedule:
     is_feasible = found.status is not ScheduleStatus.INFEASIBLE
-    modes = tuple(Mode)
-    starts = zip(table.op_names, found.start_cycles_o.tolist(), found.mode_o.tolist(), strict=True)
+    starts = zip(problem.ops, found.start_cycles_o.tolist(), found.mode_o.tolist(), strict=True)
     return Schedule(
         status=found.status,
         makespan_cycles=found.makespan_cycles,
         bound_cycles=found.bound_cycles,
-        starts=tuple(ScheduledOp(op=op, start_cycles=start, mode=modes[mode]) for op, start, mode in starts)
-        if is_feasible
-        else (),
+        starts=tuple(scheduled(op, start, way) for op, start, way in starts) if is_feasible else (),
         solve_s=solve_s,
-        reason="" if is_feasible else f"op {table.op_names[found.impossible_op]!r} can run in no mode",
+        reason="" if is_feasible else f"op {problem.ops[found.impossible_op].name!r} can run in no mode",
     )

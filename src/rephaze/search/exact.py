@@ -17,7 +17,7 @@ from rephaze.schedule.solve import SEARCH_WORK, LayerSchedule, ScheduleMemo, sch
 from rephaze.search.work import Memory, ModelWork, PassWork, Unit
 from rephaze.types.chip import Chip, ChipTable, chip_table
 from rephaze.types.energy import AccessEnergy
-from rephaze.types.latency import IMPOSSIBLE_CYCLES, LatencyTable
+from rephaze.types.latency import IMPOSSIBLE_CYCLES, ModeTable
 from rephaze.types.placement import Plan, PricedPlan, SolveStatus
 from rephaze.types.schedule import Exclusion
 from rephaze.types.search import ModelPlan, StagePlan
@@ -92,7 +92,7 @@ class ChipSolver:
         self._gemm_memo, self._schedule_memo = gemm_memo, schedule_memo
         self._schedule_work, self._stop = schedule_work, stop
         self._estimators: dict[str, Estimator] = {}
-        self._tables: dict[tuple[str, int, int, int, int], LatencyTable] = {}
+        self._tables: dict[tuple[str, int, int, int, int], ModeTable] = {}
         self._times: dict[tuple[str, int, int, int, int], PassTimes] = {}
 
     def bound_batch_s(self, work: ModelWork, unit: Unit, memory: Memory, cutoff_s: float = math.inf) -> float:
@@ -178,28 +178,27 @@ class ChipSolver:
         )
         return price_plan(replace(problem, graphs=(replace(graph, layers=layers),)), plan)
 
-    def schedule(self, one_pass: PassWork, table: LatencyTable) -> LayerSchedule:
+    def schedule(self, one_pass: PassWork, table: ModeTable) -> LayerSchedule:
         """The proven schedule of one pass."""
         return schedule_layer(
             one_pass.structure,
-            np.stack([table.one_core_cycles_oc[:, 0], table.all_cores_cycles_oc[:, 0]], axis=1),
+            table.cycles_om,
             num_tensor_cores=self.chip.num_tensor_cores,
             num_vector_cores=self.chip.num_vector_cores,
             exclusion=self.exclusion,
-            hbm_share_om=np.stack([table.one_core_hbm_share_oc[:, 0], table.all_cores_hbm_share_oc[:, 0]], axis=1),
-            buffer_share_om=np.stack(
-                [table.one_core_buffer_share_oc[:, 0], table.all_cores_buffer_share_oc[:, 0]], axis=1
-            ),
+            all_cores_om=np.tile(table.all_cores_m, (len(table.op_names), 1)),
+            hbm_share_om=table.hbm_share_om,
+            buffer_share_om=table.buffer_share_om,
             work_limit=self._schedule_work,
             memo=self._schedule_memo,
             stop=self._stop,
         )
 
-    def pass_table(self, work: ModelWork, tp: int, microbatch: int, kind: int, direction: int) -> LatencyTable:
+    def pass_table(self, work: ModelWork, tp: int, microbatch: int, kind: int, direction: int) -> ModeTable:
         """Mapped operators of one pass (direction 0 forward, 1 backward)."""
         key = (work.name, tp, microbatch, kind, direction)
         if key not in self._tables:
-            self._tables[key] = self._estimator(work).exact(work.passes[tp][kind][direction].graph, microbatch)
+            self._tables[key] = self._estimator(work).modes(work.passes[tp][kind][direction].graph, microbatch)
         return self._tables[key]
 
     def _estimator(self, work: ModelWork) -> Estimator:
@@ -215,11 +214,10 @@ class ChipSolver:
         if key not in self._times:
             table = self.pass_table(work, tp, microbatch, kind, direction)
             found = self.schedule(work.passes[tp][kind][direction], table)
-            one, all_ = table.one_core_j_oc[:, 0], table.all_cores_j_oc[:, 0]
             self._times[key] = PassTimes(
                 cycles=found.makespan_cycles,
                 bound_cycles=found.bound_cycles,
-                energy_j=float(np.where(found.mode_o == 0, one, all_).sum()),
+                energy_j=float(table.energy_j_om[np.arange(len(found.mode_o)), found.mode_o].sum()),
             )
         return self._times[key]
 

@@ -9,7 +9,7 @@ Axis letters: o = operator, m = mode.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from rephaze.estimate.gemm_costs import GemmMemo
 from rephaze.estimate.models import CostModel as EstimateModel
-from rephaze.estimate.table import Estimator, engine_of
+from rephaze.estimate.table import HALF, TICK_CYCLES, Estimator, engine_of
 from rephaze.place.solver import Placer
 from rephaze.schedule.parts import Solver
 from rephaze.schedule.solve import SEARCH_WORK, solve_problem
@@ -27,10 +27,10 @@ from rephaze.search.least_work import FLOPS_PER_MAC
 from rephaze.search.work import Memory, ModelWork, Unit
 from rephaze.types.chip import Chip, chip_table
 from rephaze.types.energy import AccessEnergy
-from rephaze.types.graph import OpGraph, OpKind
+from rephaze.types.graph import Op, OpGraph, OpKind
 from rephaze.types.latency import IMPOSSIBLE_CYCLES, LatencyTable
 from rephaze.types.placement import PlacementProblem, Plan, PlanLimits, PlannedStage, Recompute, RecomputePolicy
-from rephaze.types.schedule import Exclusion, Mode, Schedule, ScheduleOp, ScheduleProblem
+from rephaze.types.schedule import Exclusion, Mode, Schedule, ScheduleOp, ScheduleProblem, Way
 from rephaze.types.search import ModelPlan
 
 Floats = NDArray[np.float64]
@@ -78,18 +78,20 @@ class WinnerCheck:
 
     def _pass(self, work: ModelWork, label: str, graph: OpGraph, microbatch: int) -> DerivedPass:
         # A memo of its own: nothing the search or another pass computed is used.
-        estimator = Estimator(chip_table([self.chip]), self.energy, work.scenario.cluster, self.model, GemmMemo())
+        estimator, *narrower = (
+            Estimator(chip_table([self.chip]), self.energy, work.scenario.cluster, self.model, GemmMemo(), share)
+            for share in ((1.0, HALF) if self.model.has_memory_terms else (1.0,))
+        )
         table = estimator.exact(graph, microbatch)
-        problem = schedule_problem(graph, table, self.chip, self.exclusion)
+        tables = [table, *(own.exact(graph, microbatch) for own in narrower)]
+        problem = schedule_problem(graph, tables, self.chip, self.exclusion)
         found = solve_problem(problem, work_limit=SEARCH_WORK)
         second = solve_problem(problem, solver=Solver.CPSAT, work_limit=SECOND_OPINION_WORK)
-        modes = {start.op: start.mode for start in found.starts}
+        ops = {op.name: op for op in problem.ops}
         return DerivedPass(
             label=label,
             seconds=found.makespan_cycles / self.chip.clock_hz,
-            energy_j=math.fsum(
-                op.one_core_j if modes.get(op.name) is Mode.ONE_CORE else op.all_cores_j for op in problem.ops
-            ),
+            energy_j=math.fsum(start.way_of(ops[start.op]).energy_j for start in found.starts),
             num_ops=len(graph.ops),
             wrong_ops=tuple(self._wrong_ops(graph, estimator, table, microbatch)),
             wrong_schedule=tuple(_wrong_schedules(problem, found, second)),
@@ -114,29 +116,56 @@ class WinnerCheck:
                     yield f"{op.name} uses {share_oc[o, 0]:.3f} of the HBM bandwidth"
 
 
-def schedule_problem(graph: OpGraph, table: LatencyTable, chip: Chip, exclusion: Exclusion) -> ScheduleProblem:
-    """One pass as the validator takes it."""
+def schedule_problem(
+    graph: OpGraph, tables: Sequence[LatencyTable], chip: Chip, exclusion: Exclusion
+) -> ScheduleProblem:
+    """One pass as the validator takes it.
+
+    Args:
+        graph: The pass.
+        tables: Its operators with all of both bandwidths and, if another follows, with half of them.
+        chip: The chip.
+        exclusion: What all-cores operators exclude.
+    """
     return ScheduleProblem(
         num_tensor_cores=chip.num_tensor_cores,
         num_vector_cores=chip.num_vector_cores,
-        ops=tuple(
-            ScheduleOp(
-                # Names repeat in some graphs; positions do not.
-                name=f"{o} {op.name}",
-                engine=engine_of(op),
-                one_core_cycles=min(int(table.one_core_cycles_oc[o, 0]), IMPOSSIBLE_CYCLES),
-                all_cores_cycles=min(int(table.all_cores_cycles_oc[o, 0]), IMPOSSIBLE_CYCLES),
-                one_core_hbm_share=float(table.one_core_hbm_share_oc[o, 0]),
-                all_cores_hbm_share=float(table.all_cores_hbm_share_oc[o, 0]),
-                one_core_buffer_share=float(table.one_core_buffer_share_oc[o, 0]),
-                all_cores_buffer_share=float(table.all_cores_buffer_share_oc[o, 0]),
-                one_core_j=float(table.one_core_j_oc[o, 0]),
-                all_cores_j=float(table.all_cores_j_oc[o, 0]),
-            )
-            for o, op in enumerate(graph.ops)
-        ),
+        ops=tuple(_operator(o, op, tables) for o, op in enumerate(graph.ops)),
         edges=tuple((int(src), int(dst)) for src, dst in graph.edges),
         all_cores_excludes=exclusion,
+    )
+
+
+def _operator(o: int, op: Op, tables: Sequence[LatencyTable]) -> ScheduleOp:
+    ways = []
+    for table, part in zip(tables, (1.0, HALF), strict=False):
+        columns = (
+            (Mode.ONE_CORE, table.one_core_cycles_oc, table.one_core_j_oc),
+            (Mode.ALL_CORES, table.all_cores_cycles_oc, table.all_cores_j_oc),
+        )
+        held = {
+            bandwidth: part * float(getattr(table, f"all_cores_{bandwidth}_oc")[o, 0] > 0)
+            for bandwidth in ("hbm_share", "buffer_share")
+        }
+        for mode, cycles_oc, energy_j_oc in columns:
+            cycles = int(cycles_oc[o, 0])
+            if len(tables) > 1 and cycles < IMPOSSIBLE_CYCLES:
+                cycles = math.ceil(cycles / TICK_CYCLES) * TICK_CYCLES
+            ways.append(Way(mode=mode, cycles=cycles, energy_j=float(energy_j_oc[o, 0]), **held))
+    one, every, *further = ways
+    return ScheduleOp(
+        # Names repeat in some graphs; positions do not.
+        name=f"{o} {op.name}",
+        engine=engine_of(op),
+        one_core_cycles=one.cycles,
+        all_cores_cycles=every.cycles,
+        one_core_hbm_share=one.hbm_share,
+        all_cores_hbm_share=every.hbm_share,
+        one_core_buffer_share=one.buffer_share,
+        all_cores_buffer_share=every.buffer_share,
+        one_core_j=one.energy_j,
+        all_cores_j=every.energy_j,
+        further=tuple(further),
     )
 
 

@@ -27,6 +27,24 @@ class Engine(StrEnum):
     """Nothing: views and other operators of no duration."""
 
 
+@dataclass(frozen=True, eq=False, kw_only=True, slots=True)
+class ModeTable:
+    """Every operator of one OpGraph on one chip, in every way it may run.
+
+    Modes differ in the cores they take and in the part of both bandwidths they are given; an operator that moves
+    nothing through one holds nothing of it. Axis letter: m = mode, one core before all cores, most bandwidth
+    first.
+    """
+
+    op_names: tuple[str, ...]
+    engines: tuple[Engine, ...]
+    all_cores_m: NDArray[np.bool_]
+    cycles_om: NDArray[np.int64]
+    energy_j_om: NDArray[np.float64]
+    hbm_share_om: NDArray[np.float64]
+    buffer_share_om: NDArray[np.float64]
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class LatencyTable:
     """Every operator of one OpGraph on every chip, on one core and on all cores of its engine.

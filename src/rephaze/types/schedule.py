@@ -40,6 +40,21 @@ class ScheduleStatus(StrEnum):
     """Some operator can run in no mode."""
 
 
+MAX_FURTHER = 6
+"""Ways to run an operator beyond the two that every one has."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Way:
+    """One way to run an operator: on how many cores, how long, with which parts of the bandwidths."""
+
+    mode: Mode
+    cycles: int
+    hbm_share: float = 0.0
+    buffer_share: float = 0.0
+    energy_j: float = 0.0
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ScheduleOp:
     """One operator: its engine and, for each mode, duration, bandwidth shares and energy.
@@ -58,8 +73,11 @@ class ScheduleOp:
     all_cores_buffer_share: float = 0.0
     one_core_j: float = 0.0
     all_cores_j: float = 0.0
+    further: tuple[Way, ...] = ()
+    """Other ways to run it, such as slower ones that hold less bandwidth."""
 
     def __post_init__(self) -> None:
+        self._check_further()
         for mode in Mode:
             field = f"{mode}_cycles"
             cycles = getattr(self, field)
@@ -77,10 +95,43 @@ class ScheduleOp:
                 check_number(f"op {self.name!r}: {share}", getattr(self, share), at_most=1.0)
             check_number(f"op {self.name!r}: {mode}_j", getattr(self, f"{mode}_j"))
 
+    def _check_further(self) -> None:
+        if len(self.further) > MAX_FURTHER:
+            rule = f"must list at most {MAX_FURTHER} further ways"
+            raise SpecError(f"op {self.name!r}: further", len(self.further), rule)
+        for at, way in enumerate(self.further):
+            where = f"op {self.name!r}: further[{at}]"
+            if way.cycles != IMPOSSIBLE_CYCLES:
+                check_count(f"{where}.cycles", way.cycles, at_least=0, at_most=MAX_CYCLES)
+            if self.engine is Engine.NONE and way.cycles != 0:
+                raise SpecError(f"{where}.cycles", way.cycles, "must be 0 for core none")
+            check_number(f"{where}.hbm_share", way.hbm_share, at_most=1.0)
+            check_number(f"{where}.buffer_share", way.buffer_share, at_most=1.0)
+            check_number(f"{where}.energy_j", way.energy_j)
+
+    @property
+    def ways(self) -> tuple[Way, ...]:
+        """Every way to run it: on one core, on all, then the further ones."""
+        one = Way(
+            mode=Mode.ONE_CORE,
+            cycles=self.one_core_cycles,
+            hbm_share=self.one_core_hbm_share,
+            buffer_share=self.one_core_buffer_share,
+            energy_j=self.one_core_j,
+        )
+        every = Way(
+            mode=Mode.ALL_CORES,
+            cycles=self.all_cores_cycles,
+            hbm_share=self.all_cores_hbm_share,
+            buffer_share=self.all_cores_buffer_share,
+            energy_j=self.all_cores_j,
+        )
+        return (one, every, *self.further)
+
     @property
     def is_possible(self) -> bool:
-        """Whether at least one mode can run."""
-        return min(self.one_core_cycles, self.all_cores_cycles) < IMPOSSIBLE_CYCLES
+        """Whether at least one way can run."""
+        return min(way.cycles for way in self.ways) < IMPOSSIBLE_CYCLES
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -115,6 +166,25 @@ class ScheduledOp:
     op: str
     start_cycles: int
     mode: Mode
+    further: int | None = None
+    """Which of the operator's further ways; None for the mode itself."""
+
+    def way_of(self, op: ScheduleOp) -> Way:
+        """How that operator runs."""
+        if self.further is not None:
+            return op.further[self.further]
+        return op.ways[list(Mode).index(self.mode)]
+
+
+def scheduled(op: ScheduleOp, start_cycles: int, way: int) -> ScheduledOp:
+    """The operator begun then, in that of its ways."""
+    further = way - len(Mode)
+    return ScheduledOp(
+        op=op.name,
+        start_cycles=start_cycles,
+        mode=op.ways[way].mode,
+        further=further if further >= 0 else None,
+    )
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
