@@ -101,12 +101,16 @@ class GemmColumns:
 
     def with_least_bytes(self, dims: Dims, side_bytes: float = 0.0) -> ModeCost:
         """As ``exact`` in time, as ``bound`` in bytes: no mapping for less bandwidth is faster or moves less."""
-        return replace(self.bound(dims, side_bytes), cycles_c=self.exact(dims, side_bytes).cycles_c)
+        found = self.exact(dims, side_bytes)
+        if self.model.tiling is not Tiling.PADDED:
+            return found
+        bytes_c = np.full(len(found.cycles_c), _least_bytes(dims, side_bytes))
+        return replace(found, buffer_bytes_c=bytes_c, hbm_bytes_c=bytes_c)
 
     def bound(self, dims: Dims, side_bytes: float = 0.0) -> ModeCost:
         """No more than ``exact`` in time, bytes and energy; no mapping is searched."""
         batch, m, n, k = dims
-        least_bytes = float(ELEMENT_BYTES) * batch * (float(m) * k + float(k) * n + float(m) * n) + side_bytes
+        least_bytes = _least_bytes(dims, side_bytes)
         found_s = np.zeros((len(self.shape_rows), _NUM_KEPT))
         if self.model.tiling is Tiling.PADDED:
             found_s[:, 0] = padded_bound_cycles(batch, m, n, k, self.shapes, side_bytes)
@@ -165,6 +169,12 @@ class GemmColumns:
             return kept
         register_j = float(self.rates.energy.register_j_per_byte_c[0])
         return [_divisor_cost(dims, shapes, s, register_j, self.model) for s in range(len(wanted))]
+
+
+def _least_bytes(dims: Dims, side_bytes: float) -> float:
+    """Every matrix once, and what absorbed work moves."""
+    batch, m, n, k = dims
+    return float(ELEMENT_BYTES) * batch * (float(m) * k + float(k) * n + float(m) * n) + side_bytes
 
 
 def _core_shapes(rows: Floats) -> CoreShapes:

@@ -49,13 +49,15 @@ class Solver(StrEnum):
 # the search and CP-SAT either close in a moment much of what the other never would, so both get a short turn
 # before either gets a long one; under engine the search is nearly always the one.
 _SEARCH_FIRST = (
-    ("search", 0.005),
-    ("improve", 0.01),
-    ("dive", 0.05),
-    ("search", 0.2),
-    ("dive", 0.3),
-    ("search", 0.95),
-    ("improve", 1.0),
+    ("search", 0.0005),
+    ("dive", 0.005),
+    ("search", 0.01),
+    ("dive", 0.02),
+    ("search", 0.05),
+    ("dive", 0.1),
+    ("search", 0.3),
+    ("dive", 0.4),
+    ("search", 1.0),
 )
 _IN_TURNS = (
     ("search", 0.02),
@@ -68,7 +70,7 @@ _IN_TURNS = (
     ("improve", 0.65),
     ("cpsat", 1.0),
 )
-_DIVE_STEEPNESS = 0.3
+_DIVE_STEEPNESS = 0.5
 """How far above the least bound a dive's last operators may start, as part of the gap it wants to close."""
 
 
