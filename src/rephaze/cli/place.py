@@ -63,7 +63,7 @@ def place(
     if chip is None:
         answers = answer_all([Path(name) for name in problems], lambda data: _answer_file(data, limits))
     else:
-        on_chip = _model_problem(problems, chip, devices, global_batch, scenario, quiet=json)
+        on_chip = _model_problem(problems, chip, devices, global_batch, scenario, limits, quiet=json)
         answers = iter([(f"{problems[0]} on {chip}", _answer_on_chip(on_chip, limits))])
     while True:
         with nullcontext() if json else stderr.status("placing"):
@@ -86,7 +86,14 @@ def place(
 
 
 def _model_problem(
-    models: list[str], chip: str, devices: int | None, global_batch: int | None, scenario: str, *, quiet: bool
+    models: list[str],
+    chip: str,
+    devices: int | None,
+    global_batch: int | None,
+    scenario: str,
+    limits: PlanLimits | None,
+    *,
+    quiet: bool,
 ) -> ChipProblem:
     from dataclasses import replace
 
@@ -112,7 +119,7 @@ def _model_problem(
             if status is not None:
                 status.update(f"mapping and scheduling layers: {done} of {total} degrees and microbatch sizes")
 
-        return placement_on_chip(models[0], load_chip(chip), setting, show)
+        return placement_on_chip(models[0], load_chip(chip), setting, show, limits=limits)
 
 
 def _answer_on_chip(on_chip: ChipProblem, limits: PlanLimits | None) -> dict[str, Any]:

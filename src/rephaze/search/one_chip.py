@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
@@ -12,10 +13,11 @@ from rephaze.hardware.energy import access_energy
 from rephaze.schedule.solve import ScheduleMemo
 from rephaze.search.exact import ChipSolver
 from rephaze.search.layer_problem import layer_problem
+from rephaze.search.promising import promising_units
 from rephaze.search.work import Memory, ModelWork
 from rephaze.types.chip import Chip, chip_table
 from rephaze.types.latency import IMPOSSIBLE_CYCLES
-from rephaze.types.placement import LayerGraph, PlacementProblem, RecomputePolicy
+from rephaze.types.placement import LayerGraph, PlacementProblem, PlanLimits, RecomputePolicy
 from rephaze.types.scenario import Scenario
 from rephaze.types.schedule import Exclusion, ScheduleProblem
 
@@ -88,9 +90,10 @@ class ChipProblem:
     """The placement problem of a model on a chip, and how far its layers' schedules are proven."""
 
     problem: PlacementProblem
-    """Without the degrees and sizes at which some layer cannot run on the chip; possibly without any."""
+    """Without the degrees and sizes that a bound shows to be slower than the best plan, or at which some layer
+    cannot run on the chip; possibly without any."""
     num_passes: int
-    """Scheduled: forward and backward of every layer type at every degree and microbatch size."""
+    """Scheduled: forward and backward of every layer type at every degree and microbatch size left."""
     unproven: tuple[UnprovenPass, ...]
 
     @property
@@ -102,21 +105,28 @@ class ChipProblem:
 
 
 def placement_on_chip(
-    model: str, chip: Chip, scenario: Scenario, on_unit: Callable[[int, int], None] = lambda _done, _all: None
+    model: str,
+    chip: Chip,
+    scenario: Scenario,
+    on_unit: Callable[[int, int], None] = lambda _done, _all: None,
+    *,
+    limits: PlanLimits | None = None,
 ) -> ChipProblem:
-    """The placement problem of a model on a cluster of one chip, every layer scheduled.
+    """The placement problem of a model on a cluster of one chip, every layer that matters scheduled.
 
     Args:
         model: Zoo name or graph file.
         chip: The chip; its memory is what plans must fit.
         scenario: Degrees and microbatch sizes to choose from, cluster, training.
         on_unit: Told how many of the (degree, microbatch) pairs are scheduled, and of how many.
+        limits: Choices to be compared with the best plan: pairs that agree with them stay too.
     """
     work = ModelWork(model, scenario)
     solver = chip_solver(chip, scenario)
-    pairs = list(dict.fromkeys((unit.tp, unit.microbatch) for unit in work.units))
+    memory = Memory(chip.hbm_bytes, chip.hbm_bytes_per_s)
+    pairs = _pairs_that_matter(work, solver, memory, limits, on_unit)
     units = [next(u for u in work.units if (u.tp, u.microbatch) == pair) for pair in pairs]
-    problem = work.placement_problem(tuple(units), Memory(chip.hbm_bytes, chip.hbm_bytes_per_s))
+    problem = work.placement_problem(tuple(units), memory)
     graphs = []
     unproven: list[UnprovenPass] = []
     for done, (unit, graph) in enumerate(zip(units, problem.graphs, strict=True)):
@@ -132,6 +142,36 @@ def placement_on_chip(
         num_passes=sum(len(DIRECTIONS) * len(work.passes[tp]) for tp, _ in pairs),
         unproven=tuple(unproven),
     )
+
+
+def _pairs_that_matter(
+    work: ModelWork,
+    solver: ChipSolver,
+    memory: Memory,
+    limits: PlanLimits | None,
+    on_unit: Callable[[int, int], None],
+) -> tuple[tuple[int, int], ...]:
+    """Degrees and microbatch sizes that may have the best plan, or that were asked about."""
+    if len({unit.policy for unit in work.units}) > 1:
+        return work.pairs  # bounds hold for a policy each; the problem mixes them
+    best_s = math.inf
+    solved: list[tuple[int, int]] = []
+
+    def to_beat_s() -> float:
+        return best_s
+
+    for u in promising_units(solver, work, memory, to_beat_s):
+        unit = work.units[u]
+        on_unit(len(solved), len(work.pairs))
+        solved.append((unit.tp, unit.microbatch))
+        best_s = min(best_s, solver.solve(work, unit, memory, best_s).batch_s)
+    if not math.isfinite(best_s):
+        return work.pairs  # to say what is in the way
+
+    def is_asked(tp: int, microbatch: int) -> bool:
+        return limits is not None and limits.tp in (None, tp) and limits.microbatch in (None, microbatch)
+
+    return tuple(pair for pair in work.pairs if pair in solved or is_asked(*pair))
 
 
 def impossible_passes(solver: ChipSolver, work: ModelWork, tp: int, microbatch: int) -> Iterator[str]:

@@ -5,31 +5,26 @@ Every baseline goes through here, so that all share one cost model and one objec
 
 from __future__ import annotations
 
-import heapq
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
-from rephaze.estimate.table import Estimator
 from rephaze.hardware.area import chip_area
 from rephaze.hardware.cost import chip_cost
-from rephaze.search.bounding import layer_bounds
 from rephaze.search.evaluator import SpaceEvaluator
 from rephaze.search.exact import ChipSolver, UnitAnswer
 from rephaze.search.expert import ExpertPlanner
 from rephaze.search.least_energy import least_energy_per_sample_j
 from rephaze.search.objective import combine
+from rephaze.search.promising import promising_units
 from rephaze.search.work import Memory, ModelWork
 from rephaze.types.chip import Chip, chip_table
 from rephaze.types.compare import ChipAnswer
 from rephaze.types.search import Evaluation, ModelPlan, Objective
 from rephaze.types.space import AreaModel
 from rephaze.units import UM2_PER_MM2
-
-LAYER_BOUND, MAPPED_BOUND = 0, 1
-"""How far a unit's bound has been refined."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -173,25 +168,16 @@ class Yardstick:
     def _best_plan(self, solver: ChipSolver, work: ModelWork, memories: list[Memory]) -> _Measured:
         """Best first over units: each is bounded, then mapped, then solved, while it may still win."""
         largest = memories[-1]
-        estimator = Estimator(solver.table, solver.energy, work.scenario.cluster, solver.model)
-        bounds_uc = layer_bounds(work, estimator, solver.table, [largest], solver.exclusion).batch_s_uc
-        queue = [(float(bound), LAYER_BOUND, u) for u, bound in enumerate(bounds_uc[:, 0]) if np.isfinite(bound)]
-        heapq.heapify(queue)
         # The plan of least energy need not be the fastest: nothing is dropped by time then.
         is_timed = self.settings.objective is not Objective.PER_WATT
         best: tuple[float, int, UnitAnswer] | None = None
         reachable = 0.0
-        while queue:
-            bound_s, stage, u = heapq.heappop(queue)
-            if best and is_timed and bound_s >= best[0]:
-                break
-            unit = work.units[u]
-            if stage == LAYER_BOUND:
-                mapped_s = max(bound_s, solver.bound_batch_s(work, unit, largest))
-                if math.isfinite(mapped_s):
-                    heapq.heappush(queue, (mapped_s, MAPPED_BOUND, u))
-                continue
-            cutoff_s = best[0] if best and is_timed else math.inf
+
+        def to_beat_s() -> float:
+            return best[0] if best and is_timed else math.inf
+
+        for u in promising_units(solver, work, largest, to_beat_s):
+            unit, cutoff_s = work.units[u], to_beat_s()
             answer = solver.solve(work, unit, largest, cutoff_s)
             if answer.bound_s < min(answer.batch_s, cutoff_s):
                 reachable = max(reachable, self._reachable(solver, work, answer.bound_s, largest.hbm_bytes))

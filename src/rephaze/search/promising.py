@@ -1,0 +1,44 @@
+"""The units of a model on one chip, most promising first: bounded for all, mapped for some, solved for few."""
+
+from __future__ import annotations
+
+import heapq
+import math
+from collections.abc import Callable, Iterator
+
+from rephaze.estimate.table import Estimator
+from rephaze.search.bounding import layer_bounds
+from rephaze.search.exact import ChipSolver
+from rephaze.search.work import Memory, ModelWork
+
+LAYER_BOUND, MAPPED_BOUND = 0, 1
+"""How far a unit's bound has been refined."""
+
+
+def promising_units(
+    solver: ChipSolver, work: ModelWork, memory: Memory, best_s: Callable[[], float]
+) -> Iterator[int]:
+    """Numbers of the units that may beat ``best_s()``, by rising bound on their batch time.
+
+    Units that nothing fits, and all from the first whose bound does not beat it, are left out.
+
+    Args:
+        solver: Of the chip.
+        work: The model.
+        memory: Of the chip.
+        best_s: The time to beat, asked before each unit.
+    """
+    estimator = Estimator(solver.table, solver.energy, work.scenario.cluster, solver.model)
+    bounds_uc = layer_bounds(work, estimator, solver.table, [memory], solver.exclusion).batch_s_uc
+    queue = [(bound, LAYER_BOUND, u) for u, bound in enumerate(bounds_uc[:, 0].tolist()) if math.isfinite(bound)]
+    heapq.heapify(queue)
+    while queue:
+        bound_s, stage, u = heapq.heappop(queue)
+        if bound_s >= best_s():
+            return
+        if stage == MAPPED_BOUND:
+            yield u
+            continue
+        mapped_s = max(bound_s, solver.bound_batch_s(work, work.units[u], memory, best_s()))
+        if math.isfinite(mapped_s):
+            heapq.heappush(queue, (mapped_s, MAPPED_BOUND, u))
