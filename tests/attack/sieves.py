@@ -20,8 +20,9 @@ DEVICE_TIME = "device time"
 LAYER_BOUNDS = "layer bounds"
 PLACED = "plans on layer bounds"
 MAPPED = "mapped operators"
+HURRIED = "hurried schedules"
 SOLVED = "schedules and plans"
-SIEVES = (DEVICE_TIME, LAYER_BOUNDS, PLACED, MAPPED, SOLVED)
+SIEVES = (DEVICE_TIME, LAYER_BOUNDS, PLACED, MAPPED, HURRIED, SOLVED)
 
 
 class SieveAttack:
@@ -67,6 +68,7 @@ class SieveAttack:
             placed_s = searching.placed_bound_s(work, unit, memory, *times, math.inf)
             self._unit(design, m, unit, memory, true, PLACED, placed_s)
             self._unit(design, m, unit, memory, true, MAPPED, solver.bound_batch_s(work, unit, memory))
+            self._unit(design, m, unit, memory, true, HURRIED, solver.hurried_bound_s(work, unit, memory))
             answer = solver.solve(work, unit, memory, math.inf)
             self._unit(design, m, unit, memory, true, SOLVED, answer.bound_s)
             if not math.isclose(answer.batch_s, true.batch_s, rel_tol=1e-9):

@@ -20,6 +20,10 @@ from rephaze.types.stopping import UNSTOPPED, StopSignal
 
 Ints = NDArray[np.int64]
 
+SEARCH_WORK = 300_000
+"""Work limit for outer searches: hard parts end after some two seconds, and alike on every machine."""
+HURRIED_WORK = 3_000
+"""Enough for most proofs and, where it is not, for a bound near the optimum."""
 _NUM_ROUNDS = 200
 _FIRST_SHARPENING = 2000
 _MAX_NODE_BYTES = 800_000_000
@@ -150,7 +154,9 @@ def solve_part(
         if work_limit is None:
             limit = Limit(deadline=began + share * time_limit_s, stop=stop)
         else:
-            limit = Limit(num_nodes=int(share * work_limit), stop=stop)
+            # Turns end after the same work whatever the limit: what a lower one proves, a higher proves alike.
+            num_nodes = work_limit if share == 1.0 else min(int(share * SEARCH_WORK), work_limit)
+            limit = Limit(num_nodes=num_nodes, stop=stop)
         if method in ("search", "dive") and search:
             search.run(limit, dives=method == "dive")
         elif method == "improve":
@@ -160,6 +166,8 @@ def solve_part(
         if known.is_proven:
             break
         stop.check()
+        if work_limit is not None and limit.num_nodes == work_limit:
+            break
     return known
 
 

@@ -35,9 +35,6 @@ Ints = NDArray[np.int64]
 
 DEFAULT_BACKEND = "scip"
 
-SEARCH_WORK = 300_000
-"""Work limit for outer searches: hard parts end after some two seconds, and alike on every machine."""
-
 
 @dataclass(frozen=True, eq=False, kw_only=True, slots=True)
 class LayerSchedule:
@@ -265,19 +262,19 @@ def _solved(
 ) -> PartSolution:
     if memo is None:
         return solve_part(task, part.width, time_limit_s, work_limit, solver, backend, stop)
-    key = (
-        str(work_limit).encode(),
-        *(
-            a.tobytes()
-            for a in (part.ancestors_iw, part.pred_index, task.dur_im, task.need_imr, task.cap_r, task.alone_im)
-        ),
+    key = tuple(
+        a.tobytes()
+        for a in (part.ancestors_iw, part.pred_index, task.dur_im, task.need_imr, task.cap_r, task.alone_im)
     )
-    known = memo.parts.get(key)
+    limited = (str(work_limit).encode(), *key)
+    known = memo.parts.get(key) or memo.parts.get(limited)
     if known is None:
         known = solve_part(task, part.width, time_limit_s, work_limit, solver, backend, stop)
-        # More time might still prove a part; the same work would end the same way.
-        if known.is_proven or work_limit is not None:
+        if known.is_proven:
             memo.parts[key] = known
+        elif work_limit is not None:
+            # More time might still prove a part; the same work would end the same way.
+            memo.parts[limited] = known
     return known
 
 

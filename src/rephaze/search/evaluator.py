@@ -41,8 +41,10 @@ Floats = NDArray[np.float64]
 LAYER_BOUNDS = "layer bounds"
 PLACED = "plans on layer bounds"
 MAPPED = "mapped operators"
+HURRIED = "hurried schedules"
 SOLVED = "schedules and plans"
-BOUNDED, IS_PLACED, IS_MAPPED, IS_SOLVED = range(4)
+STAGES = (LAYER_BOUNDS, PLACED, MAPPED, HURRIED, SOLVED)
+BOUNDED, IS_PLACED, IS_MAPPED, IS_HURRIED, IS_SOLVED = range(5)
 """How far a unit has come."""
 
 
@@ -294,21 +296,22 @@ class _DesignSearch:
         # For any objective but energy a slower plan of the same model is of no use.
         is_timed = self.space.settings.objective is not Objective.PER_WATT
         cutoff_s = best[2].batch_s if best and is_timed else math.inf
-        if self.stage[m][u] < IS_MAPPED:
-            if self.stage[m][u] == BOUNDED:
+        stage = int(self.stage[m][u]) + 1
+        self.finest = max(self.finest, STAGES[stage], key=STAGES.index)
+        if stage < IS_SOLVED:
+            if stage == IS_PLACED:
                 pair = work.pairs.index((unit.tp, unit.microbatch))
                 times = (self.bounds[m].forward_s_kct[pair, 0], self.bounds[m].backward_s_kct[pair, 0])
                 batch_s = placed_bound_s(work, unit, self.memory, *times, cutoff_s)
-                self.finest = PLACED if self.finest == LAYER_BOUNDS else self.finest
-            else:
+            elif stage == IS_MAPPED:
                 batch_s = self.solver.bound_batch_s(work, unit, self.memory, cutoff_s)
-                self.finest = MAPPED if self.finest != SOLVED else SOLVED
+            else:
+                batch_s = self.solver.hurried_bound_s(work, unit, self.memory, cutoff_s)
             self.upper[m][u] = min(self.upper[m][u], self.space.bound_of(self.design, self.memory, work, batch_s))
-            self.stage[m][u] += 1
+            self.stage[m][u] = stage
             return
         answer = self.solver.solve(work, unit, self.memory, cutoff_s)
         self.stage[m][u] = IS_SOLVED
-        self.finest = SOLVED
         reachable = self.space.bound_of(self.design, self.memory, work, answer.bound_s)
         value = self.space.value_of(self.design, self.memory, answer.batch_s, answer.energy_per_sample_j)
         if answer.bound_s < answer.batch_s and answer.bound_s < cutoff_s:

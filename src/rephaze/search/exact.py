@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from enum import Enum, auto
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,7 +14,8 @@ from rephaze.estimate.models import CostModel as EstimateModel
 from rephaze.estimate.table import Estimator
 from rephaze.place.price import price_plan
 from rephaze.schedule.bounds import lower_bounds
-from rephaze.schedule.solve import SEARCH_WORK, LayerSchedule, ScheduleMemo, schedule_layer
+from rephaze.schedule.parts import HURRIED_WORK, SEARCH_WORK
+from rephaze.schedule.solve import LayerSchedule, ScheduleMemo, schedule_layer
 from rephaze.search.work import Memory, ModelWork, PassWork, Unit
 from rephaze.types.chip import Chip, ChipTable, chip_table
 from rephaze.types.energy import AccessEnergy
@@ -50,6 +52,18 @@ class PassTimes:
     def is_proven(self) -> bool:
         """No schedule of the pass is shorter."""
         return self.bound_cycles >= self.cycles
+
+
+class Times(Enum):
+    """Which times of a model's passes."""
+
+    MAPPED = auto()
+    """Bounds from mapped operators."""
+    HURRIED = auto()
+    """What little work proves of the schedules."""
+    LEAST = auto()
+    """What all the work there is proves of them."""
+    SCHEDULED = auto()
 
 
 def placed_bound_s(
@@ -94,22 +108,26 @@ class ChipSolver:
         self._estimators: dict[str, Estimator] = {}
         self._tables: dict[tuple[str, int, int, int, int], ModeTable] = {}
         self._times: dict[tuple[str, int, int, int, int], PassTimes] = {}
+        self._hurried: dict[tuple[str, int, int, int, int], PassTimes] = {}
 
     def bound_batch_s(self, work: ModelWork, unit: Unit, memory: Memory, cutoff_s: float = math.inf) -> float:
         """A batch time no plan of the unit beats, from mapped operators, schedule bounds and the best plan."""
-        forward, backward = self._columns(work, unit, proven=False)
-        return placed_bound_s(work, unit, memory, forward, backward, cutoff_s)
+        return placed_bound_s(work, unit, memory, *self._columns(work, unit, Times.MAPPED), cutoff_s)
+
+    def hurried_bound_s(self, work: ModelWork, unit: Unit, memory: Memory, cutoff_s: float = math.inf) -> float:
+        """The same from what little work proves of the schedules."""
+        return placed_bound_s(work, unit, memory, *self._columns(work, unit, Times.HURRIED), cutoff_s)
 
     def solve(self, work: ModelWork, unit: Unit, memory: Memory, cutoff_s: float) -> UnitAnswer:
         """The best plan of the unit, if it is below ``cutoff_s``."""
-        forward, backward = self._columns(work, unit, proven=True)
+        forward, backward = self._columns(work, unit, Times.SCHEDULED)
         if not (np.isfinite(forward).all() and np.isfinite(backward).all()):
             return UnitAnswer(batch_s=math.inf, bound_s=math.inf, plan=None, energy_per_sample_j=math.inf)
         kinds = np.array(work.layer_type_of)
         placer = work.placer(unit, memory)
         found = placer.solve([(forward[kinds], backward[kinds])], cutoff_s)
         bound_s = found.bound_s
-        least_f, least_b = self._columns(work, unit, proven=True, use_bounds=True)
+        least_f, least_b = self._columns(work, unit, Times.LEAST)
         if (least_f < forward).any() or (least_b < backward).any():
             # Some schedule was not proven: with its bound the plan might be faster.
             bound_s = min(bound_s, placer.solve([(least_f[kinds], least_b[kinds])], cutoff_s).bound_s)
@@ -169,7 +187,7 @@ class ChipSolver:
         """A plan priced by the independent evaluator, with this chip's layer times (or their bounds)."""
         from dataclasses import replace
 
-        forward, backward = self._columns(work, unit, proven=True, use_bounds=use_bounds)
+        forward, backward = self._columns(work, unit, Times.LEAST if use_bounds else Times.SCHEDULED)
         problem = work.placement_problem((unit,), memory)
         graph = problem.graphs[0]
         layers = tuple(
@@ -178,8 +196,8 @@ class ChipSolver:
         )
         return price_plan(replace(problem, graphs=(replace(graph, layers=layers),)), plan)
 
-    def schedule(self, one_pass: PassWork, table: ModeTable) -> LayerSchedule:
-        """The proven schedule of one pass."""
+    def schedule(self, one_pass: PassWork, table: ModeTable, most_work: int | None = None) -> LayerSchedule:
+        """The schedule of one pass, proven within the work limit, or within ``most_work`` if that is less."""
         return schedule_layer(
             one_pass.structure,
             table.cycles_om,
@@ -189,7 +207,7 @@ class ChipSolver:
             all_cores_om=np.tile(table.all_cores_m, (len(table.op_names), 1)),
             hbm_share_om=table.hbm_share_om,
             buffer_share_om=table.buffer_share_om,
-            work_limit=self._schedule_work,
+            work_limit=min(self._schedule_work, most_work or self._schedule_work),
             memo=self._schedule_memo,
             stop=self._stop,
         )
@@ -208,9 +226,19 @@ class ChipSolver:
             )
         return self._estimators[work.name]
 
-    def pass_times(self, work: ModelWork, tp: int, microbatch: int, kind: int, direction: int) -> PassTimes:
-        """The scheduled pass."""
+    def pass_times(
+        self, work: ModelWork, tp: int, microbatch: int, kind: int, direction: int, *, hurried: bool = False
+    ) -> PassTimes:
+        """The scheduled pass; ``hurried``: with little work, if it was not scheduled before."""
         key = (work.name, tp, microbatch, kind, direction)
+        if hurried and key not in self._times:
+            if key not in self._hurried:
+                table = self.pass_table(work, tp, microbatch, kind, direction)
+                found = self.schedule(work.passes[tp][kind][direction], table, HURRIED_WORK)
+                self._hurried[key] = PassTimes(
+                    cycles=found.makespan_cycles, bound_cycles=found.bound_cycles, energy_j=math.nan
+                )
+            return self._hurried[key]
         if key not in self._times:
             table = self.pass_table(work, tp, microbatch, kind, direction)
             found = self.schedule(work.passes[tp][kind][direction], table)
@@ -221,20 +249,19 @@ class ChipSolver:
             )
         return self._times[key]
 
-    def _columns(
-        self, work: ModelWork, unit: Unit, *, proven: bool, use_bounds: bool = False
-    ) -> tuple[Floats, Floats]:
-        """Forward and backward seconds by layer type: scheduled, or bounds on mapped operators."""
+    def _columns(self, work: ModelWork, unit: Unit, times: Times) -> tuple[Floats, Floats]:
+        """Forward and backward seconds by layer type."""
         columns = []
         for direction in (0, 1):
             cycles = []
             for kind in range(len(work.passes[unit.tp])):
                 self._stop.check()
-                if proven:
-                    times = self.pass_times(work, unit.tp, unit.microbatch, kind, direction)
-                    cycles.append(times.bound_cycles if use_bounds else times.cycles)
-                else:
+                if times is Times.MAPPED:
                     cycles.append(self._pass_bound(work, unit, kind, direction))
+                    continue
+                hurried = times is Times.HURRIED
+                found = self.pass_times(work, unit.tp, unit.microbatch, kind, direction, hurried=hurried)
+                cycles.append(found.cycles if times is Times.SCHEDULED else found.bound_cycles)
             seconds = np.array(cycles, dtype=np.float64) / self.chip.clock_hz
             seconds[np.array(cycles) >= IMPOSSIBLE_CYCLES] = np.inf
             columns.append(seconds)

@@ -11,7 +11,7 @@ from rephaze.search.bounding import layer_bounds
 from rephaze.search.exact import ChipSolver
 from rephaze.search.work import Memory, ModelWork
 
-LAYER_BOUND, MAPPED_BOUND = 0, 1
+LAYER_BOUND, MAPPED_BOUND, HURRIED_BOUND = range(3)
 """How far a unit's bound has been refined."""
 
 
@@ -36,9 +36,10 @@ def promising_units(
         bound_s, stage, u = heapq.heappop(queue)
         if bound_s >= best_s():
             return
-        if stage == MAPPED_BOUND:
+        if stage == HURRIED_BOUND:
             yield u
             continue
-        mapped_s = max(bound_s, solver.bound_batch_s(work, work.units[u], memory, best_s()))
-        if math.isfinite(mapped_s):
-            heapq.heappush(queue, (mapped_s, MAPPED_BOUND, u))
+        finer = solver.bound_batch_s if stage == LAYER_BOUND else solver.hurried_bound_s
+        finer_s = max(bound_s, finer(work, work.units[u], memory, best_s()))
+        if math.isfinite(finer_s):
+            heapq.heappush(queue, (finer_s, stage + 1, u))

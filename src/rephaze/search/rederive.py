@@ -20,8 +20,8 @@ from rephaze.estimate.gemm_costs import GemmMemo
 from rephaze.estimate.models import CostModel as EstimateModel
 from rephaze.estimate.table import HALF, TICK_CYCLES, Estimator, engine_of
 from rephaze.place.solver import Placer
-from rephaze.schedule.parts import Solver
-from rephaze.schedule.solve import SEARCH_WORK, solve_problem
+from rephaze.schedule.parts import SEARCH_WORK, Solver
+from rephaze.schedule.solve import solve_problem
 from rephaze.schedule.validate import find_violations
 from rephaze.search.least_work import FLOPS_PER_MAC
 from rephaze.search.work import Memory, ModelWork, Unit
