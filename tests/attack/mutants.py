@@ -55,8 +55,8 @@ def one_rate_for_all_products(patch: Patch) -> None:
             for one_pass in (kind.forward, kind.backward)
         )
 
-    def mutant(work, chips, model):
-        bound_s = sound(work, chips, model)
+    def mutant(work, chips, model, exclusion):
+        bound_s = sound(work, chips, model, exclusion)
         if model.has_memory_terms:
             return bound_s
         least_s = np.minimum.reduce([sample_s(graph, chips, model) for graph in work.graphs.values()])
@@ -172,6 +172,11 @@ def _tight_mapped(patch: Patch) -> None:
     patch.setattr(ChipSolver, "bound_batch_s", lambda self, *args: sound(self, *args) / TOO_TIGHT)
 
 
+def _tight_hurried(patch: Patch) -> None:
+    sound = ChipSolver.hurried_bound_s
+    patch.setattr(ChipSolver, "hurried_bound_s", lambda self, *args: sound(self, *args) / TOO_TIGHT)
+
+
 def _tight_solved(patch: Patch) -> None:
     sound = ChipSolver.solve
 
@@ -217,5 +222,6 @@ MUTANTS = (
     _tight(sieves.LAYER_BOUNDS, _tight_layer_bounds, *SEARCHES),
     _tight(sieves.PLACED, _tight_placed, *SEARCHES),
     _tight(sieves.MAPPED, _tight_mapped, *SEARCHES),
+    _tight(sieves.HURRIED, _tight_hurried, *SEARCHES),
     _tight(sieves.SOLVED, _tight_solved, *SEARCHES),
 )

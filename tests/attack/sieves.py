@@ -54,7 +54,9 @@ class SieveAttack:
         units = self.slow.units(design)[m]
         at = {(unit.tp, unit.microbatch, unit.policy): unit for unit in work.units}
         chips = self.slow.census.chips
-        device_s = float(searching.device_time_batch_s(work, chips, self.space.model)[design])
+        device_s = float(
+            searching.device_time_batch_s(work, chips, self.space.model, self.space.exclusion)[design]
+        )
         for k, (tp, microbatch) in enumerate(work.pairs):
             self._layers(design, m, tp, microbatch, own.forward_s_kct[k, 0], own.backward_s_kct[k, 0])
         for true in units:

@@ -18,7 +18,8 @@ from rephaze.hardware.space import enumerate_designs
 from rephaze.place.precision import named_precision
 from rephaze.place.price import price_plan
 from rephaze.place.solver import Placer
-from rephaze.schedule.solve import SEARCH_WORK, solve_problem
+from rephaze.schedule.parts import SEARCH_WORK
+from rephaze.schedule.solve import solve_problem
 from rephaze.search.layer_problem import layer_problem
 from rephaze.types.chip import Chip, chip_table
 from rephaze.types.graph import OpGraph

@@ -181,7 +181,7 @@ def test_a_worker_that_does_not_answer_does_not_hold_up_the_limit(place, local, 
             assert time.monotonic() - began < 60, "starting Python included"
         finally:
             cluster.workers[0].send_signal(signal.SIGCONT)
-    assert (code, answer["status"]) == (3, "unknown"), errors
+    assert (code, answer["status"]) == (4, "unknown"), errors
     assert answer["search_s"] < 3 + 5
     assert answer["bound"] >= local[1]["objective"]
     code, resumed, _ = finish(begin(place, "late", "--resume", "--workers", "1"))

@@ -28,10 +28,7 @@ def least_over_modes_j(space, work, tp, microbatch):
         members = tp if layer.is_sharded else 1
         for direction in (0, 1):
             table = solver.pass_table(work, tp, microbatch, kind, direction)
-            cheaper = [
-                min(one, every) for one, every in zip(table.one_core_j_oc, table.all_cores_j_oc, strict=True)
-            ]
-            total += graph.layer_type_of.count(kind) * members * float(sum(cheaper)[0])
+            total += graph.layer_type_of.count(kind) * members * float(table.energy_j_om.min(axis=1).sum())
     return total / microbatch
 
 

@@ -158,6 +158,13 @@ def table_of(op, both, exact=True, model=DEFAULT):
     return estimator.exact(graph, 2) if exact else estimator.bound(graph, 2)
 
 
+def modes_of(op, chip, model=DEFAULT):
+    one = chip_table([chip])
+    area_model = AreaModel.PAPER if model is PAPER else AreaModel.CORRECTED
+    estimator = Estimator(one, access_energy(one, area_model), CLUSTER, model)
+    return estimator.modes(OpGraph(ops=(op,), edges=()), 2)
+
+
 @given(
     op=st.one_of(vector_ops, attention_ops, collective_ops),
     chip=chips(),
@@ -166,6 +173,11 @@ def table_of(op, both, exact=True, model=DEFAULT):
 @settings(max_examples=300, deadline=None)
 def test_doubling_a_resource_never_makes_an_operator_slower(op, chip, resource):
     larger = Chip(**(asdict(chip) | {resource: 2 * getattr(chip, resource)}))
+    before, after = modes_of(op, chip), modes_of(op, larger)
+    assert (after.cycles_om <= before.cycles_om).all()
+    # What each mode holds does not depend on the chip: an old schedule is a schedule of the larger one.
+    assert (after.hbm_share_om == before.hbm_share_om).all()
+    assert (after.buffer_share_om == before.buffer_share_om).all()
     table = table_of(op, chip_table([chip, larger]))
     for cycles in (table.one_core_cycles_oc[0], table.all_cores_cycles_oc[0]):
         assert cycles[1] <= cycles[0]
@@ -178,6 +190,9 @@ def test_doubling_any_resource_never_makes_a_fused_product_slower(op, chip):
     table = table_of(op, chip_table([chip, *larger]))
     for cycles in (table.one_core_cycles_oc[0], table.all_cores_cycles_oc[0]):
         assert not [name for name, more in zip(RESOURCES, cycles[1:], strict=True) if more > cycles[0]]
+    before = modes_of(op, chip).cycles_om
+    after = {name: modes_of(op, own).cycles_om for name, own in zip(RESOURCES, larger, strict=True)}
+    assert not [name for name, cycles_om in after.items() if (cycles_om > before).any()]
 
 
 @given(op=fused_ops, chip=chips())
@@ -231,14 +246,17 @@ def test_bounds_shares_and_utilisation(op, chip):
         cycles, least = getattr(exact, f"{mode}_cycles_oc"), getattr(bound, f"{mode}_cycles_oc")
         assert (least <= cycles).all()
         for level in ("hbm", "buffer"):
-            share, least_share = (
-                getattr(exact, f"{mode}_{level}_share_oc"),
-                getattr(bound, f"{mode}_{level}_share_oc"),
-            )
+            share = getattr(exact, f"{mode}_{level}_share_oc")
             assert (share >= 0).all()
             assert (share <= 1).all()
-            # Schedule bounds add up busy time: it must be a bound too.
-            assert (least_share * least <= share * cycles * (1 + 1e-9) + 1e-6).all()
+        # Whatever mode is chosen takes no less time, and holds no less of the bandwidths times time.
+        every = modes_of(op, chip)
+        own = every.all_cores_m == (mode == "all_cores")
+        assert (least <= every.cycles_om[:, own]).all()
+        held = np.maximum(every.hbm_share_om, every.buffer_share_om)[:, own] * every.cycles_om[:, own]
+        for level in ("hbm", "buffer"):
+            least_held = getattr(bound, f"{mode}_{level}_share_oc") * least
+            assert (least_held <= held * (1 + 1e-9) + 1e-6).all()
         possible = cycles < IMPOSSIBLE_CYCLES
         assert (getattr(exact, f"{mode}_j_oc")[possible] >= 0).all()
     if op.gemm is not None:

@@ -15,7 +15,7 @@ from rephaze.schedule.shares import SHARE_UNITS, share_units
 from rephaze.schedule.solve import solve_problem
 from rephaze.schedule.validate import find_violations
 from rephaze.types.latency import IMPOSSIBLE_CYCLES, Engine
-from rephaze.types.schedule import Exclusion, ScheduleOp, ScheduleProblem, ScheduleStatus
+from rephaze.types.schedule import Exclusion, Mode, ScheduleOp, ScheduleProblem, ScheduleStatus, Way
 
 CORES = {
     Engine.TENSOR: (1, 0, 0),
@@ -30,25 +30,18 @@ def shortest_makespan(problem: ScheduleProblem) -> int:
     """The optimum by trying, at every cycle, every set of starts that the rules allow."""
     ops = problem.ops
     preds = [[a for a, b in problem.edges if b == o] for o in range(len(ops))]
-    units = [
-        [
-            (share_units(op.one_core_hbm_share), share_units(op.one_core_buffer_share)),
-            (share_units(op.all_cores_hbm_share), share_units(op.all_cores_buffer_share)),
-        ]
-        for op in ops
-    ]
-    cycles = [(op.one_core_cycles, op.all_cores_cycles) for op in ops]
+    units = [[(share_units(way.hbm_share), share_units(way.buffer_share)) for way in op.ways] for op in ops]
+    cycles = [[way.cycles for way in op.ways] for op in ops]
+    takes_all = [[way.mode is Mode.ALL_CORES for way in op.ways] for op in ops]
 
     def allowed(running):
         for o, m in running:
-            if m == 1:
+            if takes_all[o][m]:
                 for p, _ in running:
                     shared = any(x and y for x, y in zip(CORES[ops[o].engine], CORES[ops[p].engine], strict=True))
                     if p != o and (problem.all_cores_excludes is Exclusion.CHIP or shared):
                         return False
         held = [sum(CORES[ops[o].engine][k] for o, _ in running) for k in range(3)]
-        if held[0] > problem.num_tensor_cores and not any(m == 1 for _, m in running):
-            return False
         if held[0] > problem.num_tensor_cores or held[1] > problem.num_vector_cores or held[2] > 1:
             return False
         return all(sum(int(units[o][m][k]) for o, m in running) <= SHARE_UNITS for k in range(2))
@@ -64,7 +57,7 @@ def shortest_makespan(problem: ScheduleProblem) -> int:
         if free:  # takes no time, holds nothing
             return rest(waiting - {free[0]}, running)
         best = 10**9
-        for modes in itertools.product((None, 0, 1), repeat=len(ready)):
+        for modes in itertools.product(*((None, *range(len(cycles[o]))) for o in ready)):
             started = [(o, m) for o, m in zip(ready, modes, strict=True) if m is not None]
             if any(cycles[o][m] >= IMPOSSIBLE_CYCLES for o, m in started) or not (started or running):
                 continue
@@ -81,6 +74,7 @@ def shortest_makespan(problem: ScheduleProblem) -> int:
 @st.composite
 def problems(draw, max_ops=5, max_cycles=5):
     size = draw(st.integers(1, max_ops))
+    most_further = draw(st.sampled_from([0, 0, 2]))
     with_shares = draw(st.booleans())
     engines = [Engine.TENSOR, Engine.VECTOR, Engine.FUSED, Engine.LINK]
     shares = (
@@ -105,6 +99,15 @@ def problems(draw, max_ops=5, max_cycles=5):
                 all_cores_hbm_share=draw(shares),
                 one_core_buffer_share=draw(shares),
                 all_cores_buffer_share=draw(shares),
+                further=tuple(
+                    Way(
+                        mode=draw(st.sampled_from(list(Mode))),
+                        cycles=draw(st.integers(1, max_cycles)),
+                        hbm_share=draw(shares),
+                        buffer_share=draw(shares),
+                    )
+                    for _ in range(draw(st.integers(0, most_further)))
+                ),
             )
         )
     names = draw(st.permutations(range(size)))  # edges need not follow the order of the ops
