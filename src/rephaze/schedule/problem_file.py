@@ -113,4 +113,6 @@ def _op_from(text: _OpText) -> ScheduleOp:
 
 def _way_from(text: _WayText, where: str) -> Way:
     check_choice(f"{where}.mode", text.mode, [mode.value for mode in Mode])
+    if text.cycles == IMPOSSIBLE_CYCLES:
+        raise SpecError(f"{where}.cycles", text.cycles, "is too long", "leave out a way that cannot run")
     return Way(**(text.model_dump() | {"mode": Mode(text.mode)}))

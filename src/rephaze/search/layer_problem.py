@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from rephaze.types.chip import Chip
-from rephaze.types.latency import Engine, ModeTable
-from rephaze.types.schedule import Exclusion, Mode, ScheduleOp, ScheduleProblem, Way
+from rephaze.types.latency import ModeTable
+from rephaze.types.schedule import Exclusion, Mode, ScheduleProblem, Way, operator_of
 
 
 def layer_problem(
@@ -25,7 +25,7 @@ def layer_problem(
         num_tensor_cores=chip.num_tensor_cores,
         num_vector_cores=chip.num_vector_cores,
         ops=tuple(
-            _operator(name, engine, _ways(table, o))
+            operator_of(name, engine, _ways(table, o))
             for o, (name, engine) in enumerate(zip(table.op_names, table.engines, strict=True))
         ),
         edges=edges,
@@ -45,20 +45,3 @@ def _ways(table: ModeTable, o: int) -> list[Way]:
         )
         for m in range(len(table.all_cores_m))
     ]
-
-
-def _operator(name: str, engine: Engine, ways: list[Way]) -> ScheduleOp:
-    one, every, *further = ways
-    return ScheduleOp(
-        name=name,
-        engine=engine,
-        one_core_cycles=one.cycles,
-        all_cores_cycles=every.cycles,
-        one_core_hbm_share=one.hbm_share,
-        all_cores_hbm_share=every.hbm_share,
-        one_core_buffer_share=one.buffer_share,
-        all_cores_buffer_share=every.buffer_share,
-        one_core_j=one.energy_j,
-        all_cores_j=every.energy_j,
-        further=tuple(further),
-    )

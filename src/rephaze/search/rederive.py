@@ -30,7 +30,7 @@ from rephaze.types.energy import AccessEnergy
 from rephaze.types.graph import Op, OpGraph, OpKind
 from rephaze.types.latency import IMPOSSIBLE_CYCLES, LatencyTable
 from rephaze.types.placement import PlacementProblem, Plan, PlanLimits, PlannedStage, Recompute, RecomputePolicy
-from rephaze.types.schedule import Exclusion, Mode, Schedule, ScheduleOp, ScheduleProblem, Way
+from rephaze.types.schedule import Exclusion, Mode, Schedule, ScheduleOp, ScheduleProblem, Way, operator_of
 from rephaze.types.search import ModelPlan
 
 Floats = NDArray[np.float64]
@@ -152,21 +152,8 @@ def _operator(o: int, op: Op, tables: Sequence[LatencyTable]) -> ScheduleOp:
             if len(tables) > 1 and cycles < IMPOSSIBLE_CYCLES:
                 cycles = math.ceil(cycles / TICK_CYCLES) * TICK_CYCLES
             ways.append(Way(mode=mode, cycles=cycles, energy_j=float(energy_j_oc[o, 0]), **held))
-    one, every, *further = ways
-    return ScheduleOp(
-        # Names repeat in some graphs; positions do not.
-        name=f"{o} {op.name}",
-        engine=engine_of(op),
-        one_core_cycles=one.cycles,
-        all_cores_cycles=every.cycles,
-        one_core_hbm_share=one.hbm_share,
-        all_cores_hbm_share=every.hbm_share,
-        one_core_buffer_share=one.buffer_share,
-        all_cores_buffer_share=every.buffer_share,
-        one_core_j=one.energy_j,
-        all_cores_j=every.energy_j,
-        further=tuple(further),
-    )
+    # Names repeat in some graphs; positions do not.
+    return operator_of(f"{o} {op.name}", engine_of(op), ways)
 
 
 def _wrong_schedules(problem: ScheduleProblem, found: Schedule, second: Schedule) -> Iterator[str]:

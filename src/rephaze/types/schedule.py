@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -132,6 +133,24 @@ class ScheduleOp:
     def is_possible(self) -> bool:
         """Whether at least one way can run."""
         return min(way.cycles for way in self.ways) < IMPOSSIBLE_CYCLES
+
+
+def operator_of(name: str, engine: Engine, ways: Sequence[Way]) -> ScheduleOp:
+    """The operator with these ways to run: on one core, on all, then further ones."""
+    one, every, *further = ways
+    return ScheduleOp(
+        name=name,
+        engine=engine,
+        one_core_cycles=one.cycles,
+        all_cores_cycles=every.cycles,
+        one_core_hbm_share=one.hbm_share,
+        all_cores_hbm_share=every.hbm_share,
+        one_core_buffer_share=one.buffer_share,
+        all_cores_buffer_share=every.buffer_share,
+        one_core_j=one.energy_j,
+        all_cores_j=every.energy_j,
+        further=tuple(further),
+    )
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -4,7 +4,9 @@ import time
 import numpy as np
 import pytest
 
+from rephaze.errors import SpecError
 from rephaze.schedule.parts import Solver
+from rephaze.schedule.problem_file import FORMAT, problem_from
 from rephaze.schedule.solve import ScheduleMemo, schedule_layer, schedule_on_chip, solve_problem
 from rephaze.schedule.structure import compile_structure
 from rephaze.schedule.validate import find_violations
@@ -266,3 +268,11 @@ def test_a_deadline_that_does_not_come_changes_nothing(rule):
     assert plain.status is ScheduleStatus.FEASIBLE  # else no limit was met
     assert (timed.makespan_cycles, timed.bound_cycles) == (plain.makespan_cycles, plain.bound_cycles)
     assert timed.start_cycles_o.tolist() == plain.start_cycles_o.tolist()
+
+
+def test_a_further_way_too_long_to_run_is_refused():
+    op = {"name": "a", "core": "tensor", "one_core_cycles": 5, "all_cores_cycles": 3}
+    further = [{"mode": "one_core", "cycles": IMPOSSIBLE_CYCLES}]
+    data = {"format": FORMAT, "num_tensor_cores": 1, "num_vector_cores": 1, "edges": []}
+    with pytest.raises(SpecError, match=r"further\[0\].cycles is .* too long; leave out a way"):
+        problem_from(data | {"ops": [op | {"further": further}]})
