@@ -1,6 +1,7 @@
 """Every solver against a brute force that steps through time cycle by cycle and knows no theorem."""
 
 import itertools
+from dataclasses import replace
 from fractions import Fraction
 from functools import cache
 from unittest import mock
@@ -72,7 +73,8 @@ def shortest_makespan(problem: ScheduleProblem) -> int:
 
 
 @st.composite
-def problems(draw, max_ops=5, max_cycles=5):
+def problems(draw, max_ops=5, max_cycles=5, num_kinds=None):
+    """Small problems; with ``num_kinds``, of operators of so many kinds only, many of which may change places."""
     size = draw(st.integers(1, max_ops))
     most_further = draw(st.sampled_from([0, 0, 2]))
     with_shares = draw(st.booleans())
@@ -80,36 +82,39 @@ def problems(draw, max_ops=5, max_cycles=5):
     shares = (
         st.sampled_from([0.0, 0.1, 0.25, 1 / 3, 0.4, 0.5, 0.6, 2 / 3, 0.9, 1.0]) if with_shares else st.just(0.0)
     )
-    ops = []
-    for o in range(size):
+
+    def op(o):
         engine = draw(st.sampled_from([*engines, *engines, Engine.NONE]))
         if engine is Engine.NONE:
-            ops.append(ScheduleOp(name=f"v{o}", engine=engine, one_core_cycles=0, all_cores_cycles=0))
-            continue
+            return ScheduleOp(name=f"v{o}", engine=engine, one_core_cycles=0, all_cores_cycles=0)
         one = draw(st.integers(0 if draw(st.integers(0, 9)) == 0 else 1, max_cycles))
         every = draw(st.integers(0 if draw(st.integers(0, 9)) == 0 else 1, max_cycles))
         gone = draw(st.integers(0, 9))
-        ops.append(
-            ScheduleOp(
-                name=f"o{o}",
-                engine=engine,
-                one_core_cycles=IMPOSSIBLE_CYCLES if gone == 0 else one,
-                all_cores_cycles=IMPOSSIBLE_CYCLES if gone == 1 else every,
-                one_core_hbm_share=draw(shares),
-                all_cores_hbm_share=draw(shares),
-                one_core_buffer_share=draw(shares),
-                all_cores_buffer_share=draw(shares),
-                further=tuple(
-                    Way(
-                        mode=draw(st.sampled_from(list(Mode))),
-                        cycles=draw(st.integers(1, max_cycles)),
-                        hbm_share=draw(shares),
-                        buffer_share=draw(shares),
-                    )
-                    for _ in range(draw(st.integers(0, most_further)))
-                ),
-            )
+        return ScheduleOp(
+            name=f"o{o}",
+            engine=engine,
+            one_core_cycles=IMPOSSIBLE_CYCLES if gone == 0 else one,
+            all_cores_cycles=IMPOSSIBLE_CYCLES if gone == 1 else every,
+            one_core_hbm_share=draw(shares),
+            all_cores_hbm_share=draw(shares),
+            one_core_buffer_share=draw(shares),
+            all_cores_buffer_share=draw(shares),
+            further=tuple(
+                Way(
+                    mode=draw(st.sampled_from(list(Mode))),
+                    cycles=draw(st.integers(1, max_cycles)),
+                    hbm_share=draw(shares),
+                    buffer_share=draw(shares),
+                )
+                for _ in range(draw(st.integers(0, most_further)))
+            ),
         )
+
+    if num_kinds is None:
+        ops = [op(o) for o in range(size)]
+    else:
+        kinds = [op(k) for k in range(num_kinds)]
+        ops = [replace(draw(st.sampled_from(kinds)), name=f"o{o}") for o in range(size)]
     names = draw(st.permutations(range(size)))  # edges need not follow the order of the ops
     edges = tuple(
         (names[a], names[b]) for a in range(size) for b in range(a + 1, size) if draw(st.integers(0, 3)) == 0
@@ -136,6 +141,14 @@ def test_search_finds_the_brute_force_optimum(problem):
 @given(problems(max_ops=7, max_cycles=3))
 def test_search_finds_the_optimum_of_wider_problems(problem):
     found = solve_problem(problem, solver=Solver.SEARCH, time_limit_s=60)
+    assert found.makespan_cycles == found.bound_cycles == shortest_makespan(problem)
+
+
+@settings(max_examples=200, deadline=None)
+@given(problems(max_ops=6, max_cycles=3, num_kinds=2))
+def test_search_finds_the_optimum_where_operators_may_change_places(problem):
+    found = solve_problem(problem, solver=Solver.SEARCH, time_limit_s=60)
+    assert find_violations(problem, found) == []
     assert found.makespan_cycles == found.bound_cycles == shortest_makespan(problem)
 
 

@@ -41,6 +41,10 @@ HALF = 0.5
 """The part of both bandwidths that an operator may do with instead of all, so that another runs beside it."""
 TICK_CYCLES = 16
 """Operators take whole ticks: schedules that differ by less than a tick are not worth telling apart."""
+SIGNIFICANT_BITS = 12
+"""Nor are times that differ by less than their last bit, one part in 2,048 at most: a longer operator's tick is
+longer. So twice a time is twice its ticks: what a bandwidth binds takes at half of it exactly twice as long, and two
+of them side by side gain nothing by rounding."""
 
 
 def engine_of(op: Op) -> Engine:
@@ -285,4 +289,6 @@ def _shape_key(op: Op) -> tuple[object, ...]:
 
 def _whole_ticks(cycles_om: Ints) -> Ints:
     possible = cycles_om < IMPOSSIBLE_CYCLES
-    return np.where(possible, -(-cycles_om // TICK_CYCLES) * TICK_CYCLES, cycles_om)
+    _, num_bits = np.frexp(cycles_om.astype(np.float64))
+    tick_om = np.maximum(TICK_CYCLES, 1 << np.maximum(num_bits.astype(np.int64) - SIGNIFICANT_BITS, 0))
+    return np.where(possible, -(-cycles_om // tick_om) * tick_om, cycles_om)

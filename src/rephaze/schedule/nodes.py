@@ -57,7 +57,7 @@ class Task(NamedTuple):
     pred_index: Any
     tail_i: Any
     twin_i: Any
-    """The twin that must start no later, or -1."""
+    """Another that may be taken to start no later (``twins``), or -1."""
     alone_im: Any
     """Modes that stop the whole chip."""
     exclusive: bool

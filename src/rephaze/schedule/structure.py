@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rephaze.errors import SpecError
+from rephaze.schedule.twins import Exchange, exchanges
 from rephaze.types.latency import Engine
 
 Bits = NDArray[np.uint64]
@@ -37,8 +38,8 @@ class Part:
     pred_start: Ints
     """Immediate predecessors of i are ``pred_index[pred_start[i]:pred_start[i + 1]]``, none implied."""
     pred_index: Ints
-    family: Ints
-    """Operators of equal engine, ancestors and descendants share a number: twins if their times agree too."""
+    exchanges: tuple[Exchange, ...]
+    """Operators that may change places if their times agree."""
     uses_tensor: Flags
     uses_vector: Flags
     uses_link: Flags
@@ -158,21 +159,14 @@ def _part(structure: ScheduleStructure, kept: NDArray[np.intp], before: Flags) -
     counts = before.astype(np.float32)  # exact to 2**24, and fast
     immediate = before & ~((counts @ counts) > 0)
     preds = [np.flatnonzero(row) for row in immediate]
-    families: dict[bytes, int] = {}
-    family = [
-        families.setdefault(
-            before[i].tobytes() + before[:, i].tobytes() + bytes(map(int, (tensor[i], vector[i], link[i]))),
-            len(families),
-        )
-        for i in range(size)
-    ]
+    kind_i = tensor + 2 * vector + 4 * link.astype(np.int64)
     return Part(
         ops=structure.order[kept],
         ancestors_iw=_packed(before),
         descendants_iw=_packed(before.T),
         pred_start=np.cumsum([0, *map(len, preds)], dtype=np.int64),
         pred_index=np.concatenate(preds).astype(np.int64),
-        family=np.array(family, dtype=np.int64),
+        exchanges=exchanges(before, kind_i),
         uses_tensor=tensor,
         uses_vector=vector,
         uses_link=link,

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from rephaze.schedule.nodes import NUM_SPARE_MEASURES, Task
 from rephaze.schedule.relaxation import NEVER, cliques, tails
 from rephaze.schedule.structure import Part
+from rephaze.schedule.twins import twins
 
 Ints = NDArray[np.int64]
 Flags = NDArray[np.bool_]
@@ -89,7 +90,7 @@ def make_task(
         pred_start=part.pred_start,
         pred_index=part.pred_index,
         tail_i=tail_i,
-        twin_i=twins(part.family, dur_im, need_imr),
+        twin_i=twins(size, part.exchanges, dur_im, need_imr),
         alone_im=all_cores_im & exclusive,
         exclusive=exclusive,
     )
@@ -163,15 +164,3 @@ def drop_dominated_modes(dur_im: Ints, need_imr: Ints) -> None:
             as_good = (dur_im[:, other] <= dur_im[:, m]) & (need_imr[:, other] <= need_imr[:, m]).all(axis=1)
             alike = (dur_im[:, other] == dur_im[:, m]) & (need_imr[:, other] == need_imr[:, m]).all(axis=1)
             dur_im[as_good & ~(alike & (other > m)), m] = NEVER
-
-
-def twins(family: Ints, dur_im: Ints, need_imr: Ints) -> Ints:
-    """For each operator the twin just before it, or -1: alike in place, times and needs, so order is free."""
-    last: dict[tuple[int, bytes, bytes], int] = {}
-    twin_i = np.full(len(family), -1, dtype=np.int64)
-    if len(set(family.tolist())) < len(family):
-        for i, kind in enumerate(family.tolist()):
-            key = (kind, dur_im[i].tobytes(), need_imr[i].tobytes())
-            twin_i[i] = last.get(key, -1)
-            last[key] = i
-    return twin_i

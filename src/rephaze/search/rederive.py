@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from rephaze.estimate.gemm_costs import GemmMemo
 from rephaze.estimate.models import CostModel as EstimateModel
-from rephaze.estimate.table import HALF, TICK_CYCLES, Estimator, engine_of
+from rephaze.estimate.table import HALF, SIGNIFICANT_BITS, TICK_CYCLES, Estimator, engine_of
 from rephaze.place.solver import Placer
 from rephaze.schedule.parts import SEARCH_WORK, Solver
 from rephaze.schedule.solve import solve_problem
@@ -150,7 +150,8 @@ def _operator(o: int, op: Op, tables: Sequence[LatencyTable]) -> ScheduleOp:
         for mode, cycles_oc, energy_j_oc in columns:
             cycles = int(cycles_oc[o, 0])
             if len(tables) > 1 and cycles < IMPOSSIBLE_CYCLES:
-                cycles = math.ceil(cycles / TICK_CYCLES) * TICK_CYCLES
+                tick = max(TICK_CYCLES, 1 << max(cycles.bit_length() - SIGNIFICANT_BITS, 0))
+                cycles = -(-cycles // tick) * tick
             ways.append(Way(mode=mode, cycles=cycles, energy_j=float(energy_j_oc[o, 0]), **held))
     # Names repeat in some graphs; positions do not.
     return operator_of(f"{o} {op.name}", engine_of(op), ways)

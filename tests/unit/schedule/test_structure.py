@@ -50,14 +50,6 @@ def test_widths_are_largest_antichains():
     assert part.width == 4
 
 
-def test_ops_alike_in_place_form_a_family():
-    structure = compile_structure([T, T, V, T], [(0, 2), (1, 2)])
-    (part,) = series_parts(structure, structure.takes_time)
-    family = dict(zip(part.ops.tolist(), part.family.tolist(), strict=True))
-    assert family[0] == family[1]
-    assert len({family[0], family[2], family[3]}) == 3
-
-
 def test_a_cycle_is_named():
     with pytest.raises(SpecError, match=r"(a -> b|b -> c|c -> a).*must form no cycle"):
         compile_structure([T, T, T, V], [(0, 1), (1, 2), (2, 0), (2, 3)], ["a", "b", "c", "d"])
