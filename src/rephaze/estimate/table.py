@@ -43,8 +43,8 @@ TICK_CYCLES = 16
 """Operators take whole ticks: schedules that differ by less than a tick are not worth telling apart."""
 SIGNIFICANT_BITS = 12
 """Nor are times that differ by less than their last bit, one part in 2,048 at most: a longer operator's tick is
-longer. So twice a time is twice its ticks: what a bandwidth binds takes at half of it exactly twice as long, and two
-of them side by side gain nothing by rounding."""
+longer. So twice a time is twice its ticks: what a bandwidth binds takes at half of it exactly twice as long, and
+two of them side by side gain nothing by rounding."""
 
 
 def engine_of(op: Op) -> Engine:

@@ -151,7 +151,6 @@ def _cut(structure: ScheduleStructure, takes_time: Flags) -> tuple[Part, ...]:
 
 
 def _part(structure: ScheduleStructure, kept: NDArray[np.intp], before: Flags) -> Part:
-    size = len(kept)
     tensor, vector, link = (
         flags[kept] for flags in (structure.uses_tensor, structure.uses_vector, structure.uses_link)
     )
