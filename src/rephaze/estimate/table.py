@@ -39,10 +39,10 @@ MapGemm = Callable[[GemmColumns, Dims, float], ModeCost]
 
 HALF = 0.5
 """The part of both bandwidths that an operator may do with instead of all, so that another runs beside it."""
-TICK_CYCLES = 16
+TICK_CYCLES = 64
 """Operators take whole ticks: schedules that differ by less than a tick are not worth telling apart."""
-SIGNIFICANT_BITS = 12
-"""Nor are times that differ by less than their last bit, one part in 2,048 at most: a longer operator's tick is
+SIGNIFICANT_BITS = 10
+"""Nor are times that differ by less than their last bit, one part in 512 at most: a longer operator's tick is
 longer. So twice a time is twice its ticks: what a bandwidth binds takes at half of it exactly twice as long, and
 two of them side by side gain nothing by rounding."""
 
