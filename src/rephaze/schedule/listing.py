@@ -12,8 +12,6 @@ import numpy as np
 from rephaze.compiled import kernel
 from rephaze.schedule.relaxation import NEVER, ceil_safely, relax
 
-_LENIENCE = 0.02
-
 
 @kernel
 def place_in_order(
@@ -109,6 +107,7 @@ def improve(
     pred_index: Any,
     num_tries: int,
     target: int,
+    lenience: float,
     seed: int,
     mode_i: Any,
     start_i: Any,
@@ -124,6 +123,7 @@ def improve(
         pred_index: Likewise.
         num_tries: Schedules to try.
         target: Stop when this makespan is reached.
+        lenience: How much worse, as part of the makespan, a schedule may be to be gone on from at first.
         seed: Of the moves; the same seed gives the same schedule.
         mode_i: In and out.
         start_i: In and out.
@@ -152,7 +152,7 @@ def improve(
                 key_i[i] += (np.random.random() - 0.5) * 0.5 * makespan  # noqa: NPY002
         found = place_in_order(dur_im, need_imr, cap_r, pred_start, pred_index, trial_mode, key_i, trial_start)
         # A little worse is a way out of where no move is better; ever less so towards the end.
-        if found <= here + _LENIENCE * (1.0 - k / num_tries) * makespan:
+        if found <= here + lenience * (1.0 - k / num_tries) * makespan:
             here = found
             for i in range(size):
                 here_mode[i], here_start[i] = trial_mode[i], trial_start[i]

@@ -27,8 +27,11 @@ HURRIED_WORK = 3_000
 _NUM_ROUNDS = 200
 _FIRST_SHARPENING = 2000
 _MAX_NODE_BYTES = 800_000_000
-_NUM_IMPROVEMENTS = 2
-_MIN_TRIES, _TRIES_TIMES_OPS = 50, 70_000
+_LENIENCES = (0.0, 0.002, 0.02)
+"""Of rounds of random moves: strict ones end soonest, lenient ones where those are stuck."""
+_MAX_TRIES, _MAX_TRIES_TIMES_OPS_2 = 3_000, 30_000_000
+_OPS_2_A_NODE = 900
+"""A try takes as long as one node of the search for so many operators, squared."""
 _TICKS_A_NODE = 5e-7
 """CP-SAT's own measure of work that takes as long as a node of the search, some five microseconds."""
 _LEAST_CPSAT_S = 0.02
@@ -65,13 +68,13 @@ _SEARCH_FIRST = (
 )
 _IN_TURNS = (
     ("search", 0.02),
-    ("improve", 0.03),
-    ("dive", 0.05),
-    ("search", 0.08),
-    ("cpsat", 0.15),
-    ("dive", 0.2),
-    ("search", 0.6),
-    ("improve", 0.65),
+    ("improve", 0.06),
+    ("dive", 0.08),
+    ("search", 0.11),
+    ("cpsat", 0.18),
+    ("dive", 0.22),
+    ("search", 0.55),
+    ("improve", 0.85),
     ("cpsat", 1.0),
 )
 _DIVE_STEEPNESS = 0.5
@@ -150,7 +153,9 @@ def solve_part(
         return known
     may_search = solver is not Solver.CPSAT and size <= _MAX_SEARCH_OPS
     search = _Search(task, known, weight_im, width) if may_search else None
+    num_nodes = 0
     for seed, (method, share) in enumerate(_turns(task, solver)):
+        num_nodes_before = num_nodes
         if work_limit is None:
             limit = Limit(deadline=began + share * time_limit_s, stop=stop)
         else:
@@ -160,7 +165,7 @@ def solve_part(
         if method in ("search", "dive") and search:
             search.run(limit, dives=method == "dive")
         elif method == "improve":
-            _improve(task, known, limit, seed)
+            _improve(task, known, limit, num_nodes_before)
         elif method == "cpsat":
             _run_cpsat(task, known, limit, seed)
         if known.is_proven:
@@ -265,24 +270,38 @@ class _Search:
             node = int(fact[node, nodes.PARENT])
 
 
-def _improve(task: Task, known: PartSolution, limit: Limit, turn: int) -> None:
-    """A better schedule by random moves: a few rounds before the long turns, more after them."""
-    for k in range(_NUM_IMPROVEMENTS * turn):
-        if known.is_proven or limit.time_left_s() == 0:
-            break
+def _improve(task: Task, known: PartSolution, limit: Limit, num_nodes_before: int) -> None:
+    """A better schedule by rounds of random moves.
+
+    Args:
+        task: The part.
+        known: Improved.
+        limit: Of all turns together.
+        num_nodes_before: Where the turn before ended.
+    """
+    ops_2 = len(known.mode_i) ** 2
+    num_tries = max(1, min(_MAX_TRIES, _MAX_TRIES_TIMES_OPS_2 // ops_2))
+    num_left = math.inf
+    if limit.num_nodes is not None:
+        num_left = (limit.num_nodes - num_nodes_before) * _OPS_2_A_NODE // ops_2
+    seed = 0
+    while num_left > 0 and not known.is_proven and limit.time_left_s() > 0:
         known.makespan = improve(
             task.dur_im,
             task.need_imr,
             task.cap_r,
             task.pred_start,
             task.pred_index,
-            max(_MIN_TRIES, _TRIES_TIMES_OPS // len(known.mode_i)),
+            int(min(num_tries, num_left)),
             known.bound,
-            k,
+            _LENIENCES[seed % len(_LENIENCES)],
+            seed,
             known.mode_i,
             known.start_i,
             known.makespan,
         )
+        num_left -= num_tries
+        seed += 1
 
 
 def _run_cpsat(task: Task, known: PartSolution, limit: Limit, seed: int) -> None:

@@ -31,6 +31,7 @@ def compile_kernels() -> None:
         task.pred_index,
         1,
         bound,
+        0.02,
         1,
         mode_i,
         start_i,

@@ -38,6 +38,7 @@ def test_list_schedules_are_valid_and_moves_only_improve_them(seed, exclusive):
         task.pred_index,
         100,
         bound,
+        0.02,
         7,
         mode,
         start,
