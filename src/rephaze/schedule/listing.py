@@ -38,63 +38,84 @@ def place_in_order(
     """
     size, num_resources = dur_im.shape[0], cap_r.shape[0]
     waiting = np.zeros(size, dtype=np.int64)
-    placed = np.zeros(size, dtype=np.bool_)
-    # The profile of use: step k holds use[k] from time at[k] to at[k + 1].
+    # Successors of i: succ_index[succ_end[i - 1]:succ_end[i]], by counting.
+    succ_end = np.zeros(size + 1, dtype=np.int64)
+    succ_index = np.zeros(pred_index.shape[0], dtype=np.int64)
+    for i in range(size):
+        waiting[i] = pred_start[i + 1] - pred_start[i]
+        for e in range(pred_start[i], pred_start[i + 1]):
+            succ_end[pred_index[e] + 1] += 1
+    for i in range(size):
+        succ_end[i + 1] += succ_end[i]
+    for i in range(size):
+        for e in range(pred_start[i], pred_start[i + 1]):
+            j = pred_index[e]
+            succ_index[succ_end[j]] = i
+            succ_end[j] += 1
+    ready = np.zeros(size, dtype=np.int64)
+    num_ready = 0
+    for i in range(size):
+        if waiting[i] == 0:
+            ready[num_ready] = i
+            num_ready += 1
+    # The profile of use, a linked list: step k holds use[k] from time at[k] to at[after[k]].
     at = np.zeros(2 * size + 2, dtype=np.int64)
+    after = np.full(2 * size + 2, -1, dtype=np.int64)
     use = np.zeros((2 * size + 2, num_resources), dtype=np.int64)
     steps = 1
     makespan = 0
-    for i in range(size):
-        waiting[i] = pred_start[i + 1] - pred_start[i]
     for _ in range(size):
-        best = -1
-        for i in range(size):
-            if not placed[i] and waiting[i] == 0 and (best < 0 or key_i[i] < key_i[best]):
-                best = i
+        first = 0
+        for q in range(1, num_ready):
+            i, best = ready[q], ready[first]
+            if key_i[i] < key_i[best] or (key_i[i] == key_i[best] and i < best):
+                first = q
+        best = ready[first]
+        num_ready -= 1
+        ready[first] = ready[num_ready]
         m = mode_i[best]
         length = dur_im[best, m]
-        ready = 0
+        begin = 0
         for e in range(pred_start[best], pred_start[best + 1]):
             j = pred_index[e]
-            ready = max(ready, start_i[j] + dur_im[j, mode_i[j]])
-        begin = ready
+            begin = max(begin, start_i[j] + dur_im[j, mode_i[j]])
         k = 0
-        while k + 1 < steps and at[k + 1] <= ready:
-            k += 1
-        while k < steps and at[k] < begin + length:
+        while after[k] >= 0 and at[after[k]] <= begin:
+            k = after[k]
+        here = k  # the step that begin lies in
+        while k >= 0 and at[k] < begin + length:
             for r in range(num_resources):
                 if use[k, r] + need_imr[best, m, r] > cap_r[r]:
                     # Blocked during step k: nothing earlier than its end can work.
-                    begin = at[k + 1]
+                    here = after[k]
+                    begin = at[here]
                     break
-            k += 1
+            k = after[k]
         start_i[best] = begin
-        placed[best] = True
         makespan = max(makespan, begin + length)
         for edge in range(2):
             time = begin + edge * length
-            k = steps - 1
-            while at[k] > time:
-                k -= 1
+            k = here
+            while after[k] >= 0 and at[after[k]] <= time:
+                k = after[k]
             if at[k] < time:
-                for move in range(steps, k, -1):
-                    at[move] = at[move - 1]
-                    for r in range(num_resources):
-                        use[move, r] = use[move - 1, r]
-                at[k + 1] = time
+                for r in range(num_resources):
+                    use[steps, r] = use[k, r]
+                at[steps] = time
+                after[steps] = after[k]
+                after[k] = steps
                 steps += 1
-        k = steps - 1
-        while at[k] > begin:
-            k -= 1
-        while k < steps and at[k] < begin + length:
+        k = here if at[here] == begin else after[here]
+        while k >= 0 and at[k] < begin + length:
             for r in range(num_resources):
                 use[k, r] += need_imr[best, m, r]
-            k += 1
-        for i in range(best + 1, size):
-            if not placed[i]:
-                for e in range(pred_start[i], pred_start[i + 1]):
-                    if pred_index[e] == best:
-                        waiting[i] -= 1
+            k = after[k]
+        for e in range(succ_end[best - 1] if best > 0 else 0, succ_end[best]):
+            i = succ_index[e]
+            waiting[i] -= 1
+            if waiting[i] == 0:
+                ready[num_ready] = i
+                num_ready += 1
     return makespan
 
 

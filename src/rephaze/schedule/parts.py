@@ -27,8 +27,8 @@ HURRIED_WORK = 3_000
 _NUM_ROUNDS = 200
 _FIRST_SHARPENING = 2000
 _MAX_NODE_BYTES = 800_000_000
-_LENIENCES = (0.0, 0.002, 0.02)
-"""Of rounds of random moves: strict ones end soonest, lenient ones where those are stuck."""
+_LENIENCES = (0.0, 0.0, 0.002, 0.0, 0.0, 0.02)
+"""Of rounds of random moves: strict ones mostly end soonest, lenient ones where those are stuck."""
 _MAX_TRIES, _MAX_TRIES_TIMES_OPS_2 = 3_000, 30_000_000
 _OPS_2_A_NODE = 900
 """A try takes as long as one node of the search for so many operators, squared."""
