@@ -43,8 +43,8 @@ TICK_CYCLES = 64
 """Operators take whole ticks: schedules that differ by less than a tick are not worth telling apart."""
 SIGNIFICANT_BITS = 10
 """Nor are times that differ by less than their last bit, one part in 512 at most: a longer operator's tick is
-longer. So twice a time is twice its ticks: what a bandwidth binds takes at half of it exactly twice as long, and
-two of them side by side gain nothing by rounding."""
+longer. So twice a time is twice its ticks where that tick is the longer one, from 65,536 cycles on: what a
+bandwidth binds takes at half of it exactly twice as long, and two of them abreast gain nothing by rounding."""
 
 
 def engine_of(op: Op) -> Engine:
