@@ -147,6 +147,11 @@ def fastest_mapping_only(patch: Patch) -> None:
     patch.setattr(slow.Estimator, "modes", mutant)
 
 
+def charged_in_another_mode(patch: Patch) -> None:
+    """Operators charged as on one core, where all cores are faster: a plan's energy is that of no agreed modes."""
+    patch.setattr(ModeTable, "energy_j", property(lambda table: float(table.energy_j_om[:, 0].sum())))
+
+
 def _tight_device_time(patch: Patch) -> None:
     sound = evaluator.device_time_batch_s
     patch.setattr(evaluator, "device_time_batch_s", lambda *args: sound(*args) / TOO_TIGHT)
@@ -207,6 +212,12 @@ MUTANTS = (
         plant=floor_grows_with_the_limit,
         attacks=("move: area limit",),
         kinds=("move",),
+    ),
+    Mutant(
+        name="charged in another mode",
+        plant=charged_in_another_mode,
+        attacks=("search:",),
+        kinds=("status", "bound"),
     ),
     *(
         Mutant(name=plant.__name__.replace("_", " "), plant=plant, attacks=COUNTED, kinds=("count",))

@@ -37,7 +37,7 @@ from rephaze.types.placement import (
     TiedWeights,
 )
 from rephaze.types.scenario import Scenario
-from rephaze.types.schedule import Exclusion, Mode, Schedule, ScheduleProblem
+from rephaze.types.schedule import Exclusion, Schedule, ScheduleProblem
 from rephaze.types.search import SearchSettings
 from rephaze.workload.fuse import fuse_graph
 from rephaze.workload.shard import shard_graph
@@ -168,11 +168,12 @@ class SlowEvaluator:
 
     def _pass_time(self, graph: OpGraph, chip: Chip, microbatch: int) -> PassTime:
         problem, found = schedule_op_graph(graph, microbatch, chip, self.scenario, self._memo, self.work_limit)
-        energy_j = {op.name: {Mode.ONE_CORE: op.one_core_j, Mode.ALL_CORES: op.all_cores_j} for op in problem.ops}
+        # Every operator as it runs fastest: what a pass is charged must not hang on which schedule is found.
+        charged_j = (min((way.cycles, way.energy_j) for way in op.ways)[1] for op in problem.ops)
         return PassTime(
             cycles=found.makespan_cycles,
             bound_cycles=found.bound_cycles,
-            energy_j=math.fsum(energy_j[start.op][start.mode] for start in found.starts),
+            energy_j=math.fsum(charged_j),
         )
 
     def _unit(self, graph, tp, microbatch, chip, passes, policy, hbm_bytes) -> UnitWorth:

@@ -43,10 +43,10 @@ class CostModel:
 
 
 DEFAULT = CostModel(
-    name="default", version="4", tiling=Tiling.PADDED, has_memory_terms=True, has_network_latency=True
+    name="default", version="5", tiling=Tiling.PADDED, has_memory_terms=True, has_network_latency=True
 )
 PAPER = CostModel(
-    name="paper", version="1", tiling=Tiling.DIVISORS, has_memory_terms=False, has_network_latency=False
+    name="paper", version="2", tiling=Tiling.DIVISORS, has_memory_terms=False, has_network_latency=False
 )
 COST_MODELS = {model.name: model for model in (DEFAULT, PAPER)}
 

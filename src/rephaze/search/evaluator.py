@@ -337,11 +337,15 @@ class _DesignSearch:
         assert best is not None
         work = self.space.works[m]
         _, u, answer = best
+        is_timed = self.space.settings.objective is not Objective.PER_WATT
         unit = work.units[u]
         is_priced = len(self.space.priced_memories(self.design)) > 1
         for memory in [] if is_priced else self.space.memory_options(self.design)[:-1]:
             smaller = self.solver.solve(work, unit, memory, math.inf)
-            if smaller.plan is not None and smaller.batch_s <= answer.batch_s:
+            if smaller.plan is None or smaller.batch_s > answer.batch_s:
+                continue
+            # As fast with other stages replayed, it may use another energy: then it is not the plan valued.
+            if is_timed or smaller.energy_per_sample_j == answer.energy_per_sample_j:
                 return self.solver.model_plan(work, unit, memory, smaller)
         return self.solver.model_plan(work, unit, self.memory, answer)
 

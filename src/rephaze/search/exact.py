@@ -245,7 +245,7 @@ class ChipSolver:
             self._times[key] = PassTimes(
                 cycles=found.makespan_cycles,
                 bound_cycles=found.bound_cycles,
-                energy_j=float(table.energy_j_om[np.arange(len(found.mode_o)), found.mode_o].sum()),
+                energy_j=table.energy_j,
             )
         return self._times[key]
 

@@ -87,11 +87,10 @@ class WinnerCheck:
         problem = schedule_problem(graph, tables, self.chip, self.exclusion)
         found = solve_problem(problem, work_limit=SEARCH_WORK)
         second = solve_problem(problem, solver=Solver.CPSAT, work_limit=SECOND_OPINION_WORK)
-        ops = {op.name: op for op in problem.ops}
         return DerivedPass(
             label=label,
             seconds=found.makespan_cycles / self.chip.clock_hz,
-            energy_j=math.fsum(start.way_of(ops[start.op]).energy_j for start in found.starts),
+            energy_j=math.fsum(_energy_j(op) for op in problem.ops),
             num_ops=len(graph.ops),
             wrong_ops=tuple(self._wrong_ops(graph, estimator, table, microbatch)),
             wrong_schedule=tuple(_wrong_schedules(problem, found, second)),
@@ -155,6 +154,11 @@ def _operator(o: int, op: Op, tables: Sequence[LatencyTable]) -> ScheduleOp:
             ways.append(Way(mode=mode, cycles=cycles, energy_j=float(energy_j_oc[o, 0]), **held))
     # Names repeat in some graphs; positions do not.
     return operator_of(f"{o} {op.name}", engine_of(op), ways)
+
+
+def _energy_j(op: ScheduleOp) -> float:
+    """What an operator is charged, whatever the schedule: that of its fastest way, the least where several are."""
+    return min((way.cycles, way.energy_j) for way in op.ways)[1]
 
 
 def _wrong_schedules(problem: ScheduleProblem, found: Schedule, second: Schedule) -> Iterator[str]:

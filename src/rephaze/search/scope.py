@@ -41,6 +41,5 @@ def plans_scope(settings: SearchSettings) -> str:
         f"any dp, pp and stages under {settings.scenario.placement_model}",
     ]
     if settings.objective is Objective.PER_WATT:
-        # Schedules of one least time differ in energy (docs/proof.md, section 8).
-        parts.append("of each tp, microbatch and policy the fastest, at the energy of the schedules found")
+        parts.append("of each tp, microbatch and policy the fastest, every operator charged in its fastest mode")
     return "; ".join(parts)

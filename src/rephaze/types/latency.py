@@ -44,6 +44,16 @@ class ModeTable:
     hbm_share_om: NDArray[np.float64]
     buffer_share_om: NDArray[np.float64]
 
+    @property
+    def energy_j(self) -> float:
+        """Of the pass: every operator in its fastest mode, of several as fast in the one of least energy.
+
+        A figure of the operators alone. Schedules of one least time choose different modes, and which of them is
+        found first must not decide what a plan is worth.
+        """
+        fastest_om = self.cycles_om == self.cycles_om.min(axis=1, keepdims=True)
+        return float(np.where(fastest_om, self.energy_j_om, np.inf).min(axis=1).sum())
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class LatencyTable:
