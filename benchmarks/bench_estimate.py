@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 from rephaze.estimate.costs import chip_rates
-from rephaze.estimate.divisor_gemm import DivisorProblem, map_divisors
+from rephaze.estimate.estimate_model import DEFAULT, PAPER
 from rephaze.estimate.gemm_costs import GemmColumns, GemmMemo
-from rephaze.estimate.models import DEFAULT, PAPER
+from rephaze.estimate.gemm_paper.mapper import DivisorProblem, map_divisors
 from rephaze.hardware.energy import access_energy
 from rephaze.hardware.scenarios import load_scenario
 from rephaze.hardware.space import enumerate_designs

@@ -8,10 +8,10 @@ import pytest
 from rephaze.hardware.scenarios import load_scenario
 from rephaze.hardware.space import enumerate_designs
 from rephaze.store.export import FileFormat, export_table
-from rephaze.store.run import RunStore
+from rephaze.store.run_store import RunStore
 from rephaze.store.tables import TableName
 from rephaze.store.versions import current_versions
-from rephaze.types.run import BoundTable
+from rephaze.types.run_record import BoundTable
 from rephaze.types.search import Aggregate, Evaluation, ModelPlan, Objective, SearchSettings, StagePlan
 
 MODELS = tuple(f"model-{i}" for i in range(9))

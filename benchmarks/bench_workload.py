@@ -12,7 +12,7 @@ import time
 import pytest
 
 from rephaze.workload import fuse_graph, load_model, shard_graph
-from rephaze.workload.files import read_graph
+from rephaze.workload.graph_file import read_graph
 from rephaze.workload.zoo import zoo_graph_path
 
 

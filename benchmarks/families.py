@@ -84,7 +84,7 @@ def main() -> None:
 
 
 def compile_kernels() -> None:
-    code = "from rephaze.search.warmup import WARM_UPS\nfor warm in WARM_UPS: warm()"
+    code = "from rephaze.search.workers.warmup import WARM_UPS\nfor warm in WARM_UPS: warm()"
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
@@ -160,8 +160,8 @@ _printed: list[Figures] = []
 def shape_of(graph: str) -> Figures:
     """Layer types, and the operators of the largest series part of each pass, over all degrees."""
     from rephaze.hardware.scenarios import load_scenario
+    from rephaze.measure.model_work import ModelWork
     from rephaze.schedule.structure import series_parts
-    from rephaze.search.work import ModelWork
 
     began = time.process_time()
     work = ModelWork(graph, load_scenario("default"))
@@ -220,7 +220,7 @@ def room_of(file: str) -> str:
 def watch_passes() -> list[Figures]:
     """Every pass of a layer type that is scheduled: its proof and processor seconds, filled as it happens."""
     from rephaze.cli import output, place, search
-    from rephaze.search.exact import ChipSolver
+    from rephaze.measure.chip_solver import ChipSolver
 
     passes: list[Figures] = []
     seen: set[tuple[Any, ...]] = set()

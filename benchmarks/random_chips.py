@@ -12,8 +12,8 @@ import argparse
 import random
 import time
 
-from rephaze.search.config import resolve_settings
 from rephaze.search.evaluator import SpaceEvaluator
+from rephaze.search.settings import resolve_settings
 from rephaze.types.latency import IMPOSSIBLE_CYCLES
 
 

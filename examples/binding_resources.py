@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from rephaze.hardware.chip_file import load_chip
 from rephaze.hardware.scenarios import load_scenario
-from rephaze.search.estimates import estimate_operators
+from rephaze.measure.operators import estimate_operators
 from rephaze.units import MIB
 from rephaze.workload import fuse_graph, load_model
 

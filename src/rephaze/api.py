@@ -39,8 +39,8 @@ def explore(
         time_limit_s: After this the best found so far is the answer, with its gap.
         count_within: After the proof also settle which designs lie within this fraction of the best.
     """
-    from rephaze.search.config import resolve_settings
-    from rephaze.search.run import run_search
+    from rephaze.search.cosearch import run_search
+    from rephaze.search.settings import resolve_settings
 
     settings = resolve_settings(
         tuple(models), config=None if config is None else Path(config), scenario=scenario, changes=changes

@@ -50,15 +50,20 @@ def _decorator(signature: tuple[Any, ...], **options: bool | str) -> Callable[[F
         # without this in the name of its cache file, it would run old code after an update.
         source = sys.modules[function.__module__].__file__
         assert source is not None
-        function.__qualname__ += f"_{_digest_of_room(Path(source).parent)}"
+        function.__qualname__ += f"_{_digest_of_room(Path(source))}"
         made: F = _njit(*signature, cache=True, no_cfunc_wrapper=True, **options)(function)
         return made
 
     return decorate
 
 
+def _digest_of_room(source: Path) -> str:
+    """Of this file and all files with compiled functions in the room a file belongs to, sub-rooms included."""
+    package = Path(__file__).parent
+    return _digest_of(package / source.relative_to(package).parts[0])
+
+
 @cache
-def _digest_of_room(folder: Path) -> str:
-    """Of this file and all of a folder's files with compiled functions."""
-    texts = [Path(__file__).read_bytes(), *(source.read_bytes() for source in sorted(folder.glob("*.py")))]
+def _digest_of(folder: Path) -> str:
+    texts = [Path(__file__).read_bytes(), *(source.read_bytes() for source in sorted(folder.rglob("*.py")))]
     return sha256(b"".join(text for text in texts if b"rephaze.compiled" in text)).hexdigest()[:12]

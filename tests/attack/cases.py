@@ -12,7 +12,7 @@ from typing import Any
 
 from rephaze.errors import SpecError
 from rephaze.hardware.space import enumerate_designs
-from rephaze.search.config import resolve_settings
+from rephaze.search.settings import resolve_settings
 from rephaze.types.search import Aggregate, Objective, SearchSettings
 from rephaze.workload.zoo import ZOO_NAMES, load_model
 

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from rephaze.search import run as searching
-from rephaze.store.run import RunStore
-from rephaze.types.run import NOT_REMOVED
+from rephaze.search import cosearch as searching
+from rephaze.store.run_store import RunStore
+from rephaze.types.run_record import NOT_REMOVED
 from rephaze.types.search import Objective, SearchResult, SearchSettings, SearchStatus
 from tests.attack.cases import Case
 from tests.attack.findings import RELATIVE, Tally, exceeds

@@ -14,8 +14,8 @@ from typer.testing import CliRunner
 
 from rephaze.cli.main import app
 from rephaze.hardware.scenarios import scenario_mapping
-from rephaze.search.config import SCENARIO_FIELDS
-from rephaze.search.exact import ChipSolver
+from rephaze.measure.chip_solver import ChipSolver
+from rephaze.search.settings import SCENARIO_FIELDS
 from tests.attack.cases import Case, toml_value
 from tests.attack.claims import attack_answer, attack_optimal, searched
 from tests.attack.findings import Tally, exceeds

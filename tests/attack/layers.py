@@ -10,8 +10,8 @@ import numpy as np
 from rephaze.hardware.scenarios import load_scenario
 from rephaze.hardware.template import build_chips
 from rephaze.types.chip import Chip
-from rephaze.workload.fuse import fuse_graph
-from rephaze.workload.shard import shard_graph
+from rephaze.workload.passes.fuse import fuse_graph
+from rephaze.workload.passes.tensor_parallel import shard_graph
 from rephaze.workload.zoo import load_model
 from tests.attack.cases import AXES
 from tests.attack.findings import Tally

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from rephaze.hardware.space import enumerate_designs
-from rephaze.search.run import run_search
+from rephaze.search.cosearch import run_search
 from rephaze.types.cluster import resized_cluster
 from rephaze.types.search import Objective, SearchResult, SearchSettings, SearchStatus
 from rephaze.workload.zoo import load_model

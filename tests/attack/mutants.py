@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from rephaze.hardware import scenarios
-from rephaze.search import evaluator, run
-from rephaze.search.exact import ChipSolver
+from rephaze.measure.chip_solver import ChipSolver
+from rephaze.search import cosearch, evaluator
 from rephaze.types.latency import ModeTable
 from tests.attack import sieves, slow
 
@@ -89,14 +89,14 @@ def floor_grows_with_the_limit(patch: Patch) -> None:
 
 
 def _counts(patch: Patch, change: Callable[[int, int], tuple[int, int]]) -> None:
-    sound = run.certify
+    sound = cosearch.certify
 
     def mutant(*args, **kwargs):
         found = sound(*args, **kwargs)
         within = {name: change(least, most) for name, (least, most) in found.num_within.items()}
         return replace(found, num_within=within)
 
-    patch.setattr(run, "certify", mutant)
+    patch.setattr(cosearch, "certify", mutant)
 
 
 def unsolved_left_out_of_counts(patch: Patch) -> None:
@@ -116,13 +116,13 @@ def one_counted_twice(patch: Patch) -> None:
 
 def a_dropped_design_counted_twice(patch: Patch) -> None:
     """A design is both dropped and solved in the certificate."""
-    sound = run.certify
+    sound = cosearch.certify
 
     def mutant(*args, **kwargs):
         found = sound(*args, **kwargs)
         return replace(found, num_solved_exactly=found.num_solved_exactly + 1)
 
-    patch.setattr(run, "certify", mutant)
+    patch.setattr(cosearch, "certify", mutant)
 
 
 def fastest_mapping_only(patch: Patch) -> None:

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import math
 
+from rephaze.measure.model_work import Memory, Unit
 from rephaze.search import evaluator as searching
 from rephaze.search.evaluator import SpaceEvaluator
-from rephaze.search.work import Memory, Unit
 from tests.attack.cases import Case
 from tests.attack.findings import Tally, exceeds
 from tests.attack.objectives import model_value

@@ -10,17 +10,17 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
+from rephaze.estimate.estimate_model import cost_model
+from rephaze.estimate.estimator import Estimator
 from rephaze.estimate.gemm_costs import GemmMemo
-from rephaze.estimate.models import cost_model
-from rephaze.estimate.table import Estimator
 from rephaze.hardware.energy import access_energy
 from rephaze.hardware.space import enumerate_designs
+from rephaze.measure.layer_problem import layer_problem
 from rephaze.place.precision import named_precision
 from rephaze.place.price import price_plan
 from rephaze.place.solver import Placer
 from rephaze.schedule.parts import SEARCH_WORK
 from rephaze.schedule.solve import solve_problem
-from rephaze.search.layer_problem import layer_problem
 from rephaze.types.chip import Chip, chip_table
 from rephaze.types.graph import OpGraph
 from rephaze.types.latency import IMPOSSIBLE_CYCLES
@@ -39,8 +39,8 @@ from rephaze.types.placement import (
 from rephaze.types.scenario import Scenario
 from rephaze.types.schedule import Exclusion, Schedule, ScheduleProblem
 from rephaze.types.search import SearchSettings
-from rephaze.workload.fuse import fuse_graph
-from rephaze.workload.shard import shard_graph
+from rephaze.workload.passes.fuse import fuse_graph
+from rephaze.workload.passes.tensor_parallel import shard_graph
 from rephaze.workload.zoo import load_model
 from tests.attack.objectives import DesignWorth, combined
 

@@ -3,7 +3,7 @@
 import re
 from pathlib import Path
 
-from rephaze.workload.operators import VECTOR_FUNCTIONS
+from rephaze.workload.extract.aten import VECTOR_FUNCTIONS
 
 DOCS = Path(__file__).parents[2] / "docs" / "workloads.md"
 

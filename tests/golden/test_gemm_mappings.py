@@ -10,9 +10,9 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parent))
 import gemm_replay as slow
 
-from rephaze.estimate.divisor_gemm import DivisorProblem, core_grid, map_divisors
-from rephaze.estimate.models import PAPER
-from rephaze.estimate.padded_gemm import PaddedProblem, map_padded, map_shapes, mapping_of
+from rephaze.estimate.estimate_model import PAPER
+from rephaze.estimate.gemm_default.mapper import PaddedProblem, map_padded, map_shapes, mapping_of
+from rephaze.estimate.gemm_paper.mapper import DivisorProblem, core_grid, map_divisors
 from rephaze.units import J_PER_PJ, MIB
 
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from rephaze.estimate.padded_gemm import PaddedProblem, map_padded
+from rephaze.estimate.gemm_default.mapper import PaddedProblem, map_padded
 
 MIB = 2**20
 
@@ -77,7 +77,7 @@ def test_no_single_resource_decides_every_gemm():
 def test_results_do_not_depend_on_the_number_of_threads():
     import numba
 
-    from rephaze.estimate.padded_gemm import map_shapes
+    from rephaze.estimate.gemm_default.mapper import map_shapes
 
     shapes = TPUV4.shape()
     many = type(shapes)(**{name: np.repeat(getattr(shapes, name), 130) for name in shapes.__dataclass_fields__})

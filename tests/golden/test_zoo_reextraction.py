@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from rephaze.workload import ZOO_NAMES, load_model
-from rephaze.workload.extract import extract_at, extract_source
+from rephaze.workload.extract.extraction import extract_at, extract_source
 from rephaze.workload.zoo import zoo_config
 
 pytest.importorskip("torch")
@@ -15,7 +15,7 @@ EAGER = ("bert-large", "llama2-7b")
 
 
 def source_of(name, attention):
-    from rephaze.workload.sources import source_from_config
+    from rephaze.workload.extract.sources import source_from_config
 
     facts = zoo_config(name)
     return source_from_config(
@@ -44,7 +44,7 @@ def figures(graph, b):
 
 @pytest.mark.parametrize(("name", "attention"), [(n, "fused") for n in ZOO_NAMES] + [(n, "eager") for n in EAGER])
 def test_the_zoo_is_what_the_extractor_makes(name, attention):
-    from rephaze.workload.hugging_face import plain_masks, quiet_library
+    from rephaze.workload.extract.hugging_face import plain_masks, quiet_library
 
     shipped = load_model(name, attention)
     with quiet_library(), plain_masks():
@@ -59,8 +59,8 @@ def test_parameters_equal_the_instantiated_model_and_flops_torchs_own_count():
     import torch
     from torch.utils.flop_counter import FlopCounterMode
 
-    from rephaze.workload.extract import extract_config
-    from rephaze.workload.hugging_face import plain_masks, quiet_library
+    from rephaze.workload.extract.extraction import extract_config
+    from rephaze.workload.extract.hugging_face import plain_masks, quiet_library
 
     config = {
         "model_type": "llama", "hidden_size": 64, "intermediate_size": 96, "num_hidden_layers": 5,
@@ -68,7 +68,7 @@ def test_parameters_equal_the_instantiated_model_and_flops_torchs_own_count():
     }  # fmt: skip
     graph = extract_config(config, name="small", seq_len=16, attention="eager")
     with quiet_library(), plain_masks():
-        from rephaze.workload.sources import source_from_config
+        from rephaze.workload.extract.sources import source_from_config
 
         source = source_from_config(config, name="small", seq_len=16, dtype="bfloat16", attention="eager")
         assert graph.num_parameters == sum(p.numel() for p in source.module.parameters())

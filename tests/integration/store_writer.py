@@ -12,8 +12,8 @@ import numpy as np
 from rephaze.errors import RunError
 from rephaze.store.opening import is_run
 from rephaze.store.record_json import from_json
-from rephaze.store.run import RunStore
-from rephaze.types.run import BoundTable, RunVersions
+from rephaze.store.run_store import RunStore
+from rephaze.types.run_record import BoundTable, RunVersions
 from rephaze.types.search import Evaluation, SearchSettings
 
 BATCH = 5

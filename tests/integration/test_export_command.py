@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from rephaze.hardware.scenarios import load_scenario
-from rephaze.store.run import RunStore
+from rephaze.store.run_store import RunStore
 from rephaze.store.versions import current_versions
 from rephaze.types.search import Aggregate, Evaluation, Objective, SearchSettings
 

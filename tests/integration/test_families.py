@@ -35,7 +35,7 @@ def test_a_config_names_its_kind_of_model_and_no_code(path):
 )
 def test_a_config_has_the_published_number_of_parameters(name, seq_len, published_millions):
     pytest.importorskip("torch")
-    from rephaze.workload.extract import extract_config
+    from rephaze.workload.extract.extraction import extract_config
 
     config = json.loads((SCRIPT.with_suffix("") / f"{name}.json").read_text())
     graph = extract_config(config, name=name, seq_len=seq_len)

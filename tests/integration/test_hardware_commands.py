@@ -86,7 +86,7 @@ def test_usage_errors_exit_2():
 
 
 def test_a_space_with_nothing_in_it_exits_3(tmp_path):
-    from rephaze.hardware.figures import files
+    from rephaze.hardware.sourced_data import files
 
     text = files("rephaze.hardware").joinpath("data", "scenarios", "paper.toml").read_text("utf-8")
     kept = [line for line in text.splitlines() if not line.startswith("area_limit_design")]

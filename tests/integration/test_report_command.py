@@ -12,9 +12,9 @@ import pytest
 from rephaze.cli.search import _write_report
 from rephaze.hardware.scenarios import load_scenario
 from rephaze.hardware.space import enumerate_designs
-from rephaze.store.run import RunStore
+from rephaze.store.run_store import RunStore
 from rephaze.store.versions import current_versions
-from rephaze.types.run import Incumbent
+from rephaze.types.run_record import Incumbent
 from rephaze.types.search import (
     Aggregate,
     Certificate,

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from rephaze.store.run import RunStore
+from rephaze.store.run_store import RunStore
 
 DATA = Path(__file__).parents[1] / "data"
 REPHAZE = (sys.executable, "-c", "from rephaze.cli.main import run; run()")

@@ -13,8 +13,8 @@ import pytest
 from distributed import Client
 
 from rephaze.errors import MissingExtraError, RunError, SpecError
-from rephaze.search.dask_workers import DaskWorkers
-from rephaze.store.run import RunStore
+from rephaze.search.workers.dask import DaskWorkers
+from rephaze.store.run_store import RunStore
 
 HERE = Path(__file__).parent
 DATA = HERE.parent / "data"
@@ -123,7 +123,7 @@ def test_the_answer_is_that_of_one_local_worker(place, local, cluster):
 
 def test_workers_forget_a_search_that_is_over(cluster):
     def num_kept():
-        tasks = sys.modules.get("rephaze.search.dask_tasks")
+        tasks = sys.modules.get("rephaze.search.workers.dask_tasks")
         return len(tasks._evaluators) if tasks else 0
 
     workers = DaskWorkers(small_settings(0, "default"), cluster.address)
@@ -225,7 +225,7 @@ def test_what_is_no_address_is_refused(address):
 
 
 def test_where_no_scheduler_answers(monkeypatch):
-    monkeypatch.setattr("rephaze.search.dask_workers.CONNECT_S", 0.5)
+    monkeypatch.setattr("rephaze.search.workers.dask.CONNECT_S", 0.5)
     with pytest.raises(SpecError, match="no scheduler answers"):
         DaskWorkers(small_settings(0, "default"), "tcp://127.0.0.1:1")
 

@@ -22,8 +22,8 @@ from rephaze.errors import RunError
 from rephaze.hardware.scenarios import load_scenario
 from rephaze.store.opening import is_run
 from rephaze.store.record_json import json_text, to_json
-from rephaze.store.run import RunStore
-from rephaze.types.run import RunVersions
+from rephaze.store.run_store import RunStore
+from rephaze.types.run_record import RunVersions
 from rephaze.types.search import Aggregate, Objective, SearchSettings
 
 WRITER = Path(__file__).with_name("store_writer.py")

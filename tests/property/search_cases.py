@@ -4,7 +4,7 @@ import random
 from dataclasses import replace
 from pathlib import Path
 
-from rephaze.search.config import resolve_settings
+from rephaze.search.settings import resolve_settings
 from rephaze.units import GIB, MIB
 
 DATA = Path(__file__).parents[1] / "data"

@@ -9,10 +9,10 @@ import pytest
 from rephaze.estimate.gemm_costs import GemmMemo
 from rephaze.schedule.solve import ScheduleMemo
 from rephaze.search import evaluator as evaluator_module
+from rephaze.search.cosearch import run_search
 from rephaze.search.evaluator import SpaceEvaluator
-from rephaze.search.pareto import front_of_run
-from rephaze.search.run import run_search
-from rephaze.store.run import RunStore
+from rephaze.store.run_store import RunStore
+from rephaze.study.pareto import front_of_run
 from rephaze.types.search import Objective
 
 _spec = importlib.util.spec_from_file_location("search_cases", Path(__file__).with_name("search_cases.py"))

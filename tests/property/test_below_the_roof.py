@@ -5,8 +5,8 @@ import pytest
 from rephaze.errors import SpecError
 from rephaze.hardware.presets import load_presets, preset_chip
 from rephaze.hardware.scenarios import load_scenario
+from rephaze.measure.operators import estimate_operators
 from rephaze.report.roofline import roofline_figure
-from rephaze.search.estimates import estimate_operators
 from rephaze.units import FLOPS_PER_TFLOPS
 from rephaze.workload import fuse_graph, load_model, shard_graph
 from rephaze.workload.zoo import ZOO_NAMES

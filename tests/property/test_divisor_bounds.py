@@ -3,8 +3,8 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rephaze.estimate.divisor_gemm import DivisorProblem, map_divisors
-from rephaze.estimate.models import PAPER
+from rephaze.estimate.estimate_model import PAPER
+from rephaze.estimate.gemm_paper.mapper import DivisorProblem, map_divisors
 
 powers = st.integers(0, 8).map(lambda exponent: 2**exponent)
 sizes = st.one_of(powers, st.integers(1, 400), st.sampled_from([29 * 8, 1600, 768, 4096]))

@@ -4,8 +4,8 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rephaze.estimate.padded_bounds import padded_bound_cycles
-from rephaze.estimate.padded_gemm import CoreShapes, map_shapes
+from rephaze.estimate.gemm_default.bounds import padded_bound_cycles
+from rephaze.estimate.gemm_default.mapper import CoreShapes, map_shapes
 from rephaze.units import MIB
 
 SIDES = st.sampled_from([1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256])

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from rephaze.search.config import resolve_settings
+from rephaze.measure.least_energy import least_energy_per_sample_j
 from rephaze.search.evaluator import SpaceEvaluator
-from rephaze.search.least_energy import least_energy_per_sample_j
+from rephaze.search.settings import resolve_settings
 from rephaze.types.search import Objective
 
 _spec = importlib.util.spec_from_file_location("search_cases", Path(__file__).with_name("search_cases.py"))

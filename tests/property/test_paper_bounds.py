@@ -16,13 +16,13 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from rephaze.estimate.gemm_costs import GemmMemo
+from rephaze.measure.chip_solver import placed_bound_s
 from rephaze.schedule.solve import ScheduleMemo
 from rephaze.search import evaluator as evaluator_module
-from rephaze.search.config import resolve_settings
+from rephaze.search.cosearch import run_search
 from rephaze.search.device_time import device_time_batch_s
 from rephaze.search.evaluator import SpaceEvaluator
-from rephaze.search.exact import placed_bound_s
-from rephaze.search.run import run_search
+from rephaze.search.settings import resolve_settings
 from rephaze.search.unshared_time import UnsharedTime
 from rephaze.types.schedule import Exclusion
 from rephaze.types.search import Aggregate, Objective

@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rephaze.hardware.presets import preset_chip
-from rephaze.search.pareto import _proven, best_by_budget, is_dominated, non_dominated
+from rephaze.study.pareto import _proven, best_by_budget, is_dominated, non_dominated
 from rephaze.types.pareto import ParetoPoint
 
 CHIP = preset_chip("tpuv4")

@@ -10,13 +10,13 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from rephaze.estimate.estimate_model import DEFAULT
 from rephaze.estimate.gemm_costs import GemmMemo
-from rephaze.estimate.models import DEFAULT
 from rephaze.schedule.solve import ScheduleMemo
 from rephaze.search import evaluator as evaluator_module
+from rephaze.search.cosearch import run_search
 from rephaze.search.device_time import device_time_batch_s
 from rephaze.search.evaluator import SpaceEvaluator
-from rephaze.search.run import run_search
 from rephaze.types.search import Aggregate, Objective
 from rephaze.units import GIB, MIB
 

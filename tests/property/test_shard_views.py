@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rephaze.workload.shards import Shard, SplitConflictError, through_view
+from rephaze.workload.extract.tp_views import Shard, SplitConflictError, through_view
 
 TP = 2
 

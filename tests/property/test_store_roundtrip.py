@@ -15,11 +15,11 @@ from hypothesis import strategies as st
 
 from rephaze.hardware.scenarios import load_scenario
 from rephaze.store.record_json import canonical_text, from_json, json_text, to_json
-from rephaze.store.run import RunStore
+from rephaze.store.run_store import RunStore
 from rephaze.store.versions import current_versions
 from rephaze.types.chip import Chip
 from rephaze.types.cluster import Cluster, NetworkLevel
-from rephaze.types.run import BoundTable, Incumbent, RunVersions
+from rephaze.types.run_record import BoundTable, Incumbent, RunVersions
 from rephaze.types.search import Aggregate, Evaluation, Objective, SearchResult, SearchSettings
 from rephaze.types.space import DesignSpace, Template
 

@@ -17,9 +17,9 @@ from rephaze.cli.tables import print_table
 from rephaze.errors import SpecError
 
 if TYPE_CHECKING:
-    from rephaze.search.compare import OnStep, RecordedRun
-    from rephaze.search.run import SearchProgress
-    from rephaze.types.compare import Baseline, Comparison, GainSplit, Sharing
+    from rephaze.search.cosearch import SearchProgress
+    from rephaze.study.comparison import OnStep, RecordedRun
+    from rephaze.types.comparison import Baseline, Comparison, GainSplit, Sharing
     from rephaze.types.search import SearchSettings
 
 DEFAULT_BUDGET = 64
@@ -63,7 +63,7 @@ def compare(
 
     Examples:  rephaze compare gpt2-xl --scenario paper   |   rephaze compare --run run1 --html compare.html
     """
-    from rephaze.search.compare import compare_baselines
+    from rephaze.study.comparison import compare_baselines
 
     runs = _recorded(run or [])
     settings = _settings(tuple(models or ()), scenario, seed, runs)
@@ -92,7 +92,7 @@ def compare(
 
 
 def _recorded(folders: list[Path]) -> list[RecordedRun]:
-    from rephaze.search.compare import read_run
+    from rephaze.study.comparison import read_run
 
     return [read_run(folder) for folder in folders]
 
@@ -102,8 +102,8 @@ def _settings(
 ) -> SearchSettings:
     from dataclasses import replace
 
-    from rephaze.search.compare import common_run
-    from rephaze.search.config import resolve_settings
+    from rephaze.search.settings import resolve_settings
+    from rephaze.study.comparison import common_run
 
     if not runs:
         changes = {} if seed is None else {"search": {"seed": seed}}

@@ -96,7 +96,7 @@ def _estimate_model(
 ) -> None:
     from rephaze.hardware.chip_file import load_chip
     from rephaze.hardware.scenarios import load_scenario
-    from rephaze.search.estimates import estimate_operators
+    from rephaze.measure.operators import estimate_operators
     from rephaze.types.checks import check_count
     from rephaze.workload import fuse_graph, load_model, shard_graph
 

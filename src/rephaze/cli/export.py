@@ -36,7 +36,7 @@ def export(
     Examples:  rephaze export RUN --out designs.csv   |   rephaze export RUN --table plans --out plans.parquet
     """
     from rephaze.store.export import export_table
-    from rephaze.store.run import RunStore
+    from rephaze.store.run_store import RunStore
 
     chosen = file_format or _format_of(out)
     progress = nullcontext() if json_output else stderr.status(f"writing {table}")

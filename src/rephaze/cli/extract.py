@@ -49,7 +49,7 @@ def extract(
 
     Example: rephaze extract config.json --seq-len 1024 --out graph.json
     """
-    from rephaze.workload.files import write_graph
+    from rephaze.workload.graph_file import write_graph
     from rephaze.workload.summary import summarize
 
     quiet = as_json or not stderr.is_terminal
@@ -69,7 +69,7 @@ def _extracted(source: str, seq_len: int | None, dtype: str, attention: str, tra
     from rephaze.errors import SpecError
     from rephaze.types.checks import did_you_mean
     from rephaze.types.files import read_mapping
-    from rephaze.workload.extract import extract_config, extract_function
+    from rephaze.workload.extract.extraction import extract_config, extract_function
     from rephaze.workload.zoo import ZOO_NAMES, zoo_config
 
     if source in ZOO_NAMES:

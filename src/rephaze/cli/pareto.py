@@ -17,7 +17,7 @@ from rephaze.cli.tables import print_table
 from rephaze.units import UM2_PER_MM2
 
 if TYPE_CHECKING:
-    from rephaze.search.budgets import BudgetProgress, OnBudget
+    from rephaze.study.settle_budgets import BudgetProgress, OnBudget
     from rephaze.types.pareto import AreaBudget, ParetoFront, ParetoPoint
 
 _COLUMNS = ("samples/s", "mm²", "J/sample", "US$", "full power W", "chip")
@@ -52,8 +52,8 @@ def pareto(
     """
     if coarse and solve:
         raise typer.BadParameter("--coarse and --solve exclude each other")
-    from rephaze.search.pareto import front_of_run
-    from rephaze.store.run import RunStore
+    from rephaze.store.run_store import RunStore
+    from rephaze.study.pareto import front_of_run
 
     with RunStore.read(run) as store, _progress(quiet=json_output) as show:
         front = front_of_run(store, finer=not coarse, solve=solve, num_workers=workers, on_progress=show)

@@ -12,7 +12,7 @@ from rephaze.cli.output import JsonOption, exit_code_of, print_json, stderr, std
 from rephaze.cli.problems import answer_all
 
 if TYPE_CHECKING:
-    from rephaze.search.one_chip import ChipProblem
+    from rephaze.measure.model_on_chip import ChipProblem
     from rephaze.types.placement import PlacementProblem, PlanLimits
 
 
@@ -55,7 +55,7 @@ def place(
     """
     with nullcontext() if json else stderr.status("preparing the solver (compiled once, then cached)"):
         from rephaze.place.answer import warm_up
-        from rephaze.place.compare import parse_limits
+        from rephaze.place.why_not import parse_limits
 
         limits = parse_limits(why) if why else None
         warm_up()
@@ -100,7 +100,7 @@ def _model_problem(
     from rephaze.errors import SpecError
     from rephaze.hardware.chip_file import load_chip
     from rephaze.hardware.scenarios import load_scenario
-    from rephaze.search.one_chip import placement_on_chip
+    from rephaze.measure.model_on_chip import placement_on_chip
     from rephaze.types.checks import check_count
     from rephaze.types.cluster import resized_cluster
 
@@ -152,10 +152,10 @@ def _answer(problem: PlacementProblem, limits: PlanLimits | None) -> dict[str, A
     from time import perf_counter
 
     from rephaze.place.answer import describe_solution
-    from rephaze.place.compare import explain_alternative
     from rephaze.place.records import placement_record
     from rephaze.place.simulate import replayed_batch_s
     from rephaze.place.solver import Placer
+    from rephaze.place.why_not import explain_alternative
 
     start = perf_counter()
     placer = Placer(problem)

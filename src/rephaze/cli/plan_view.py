@@ -12,7 +12,7 @@ from rephaze.units import GIB, S_PER_MS
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from rephaze.place.compare import Alternative
+    from rephaze.place.why_not import Alternative
     from rephaze.types.placement import BatchTime, Placement, PlacementProblem, PricedPlan, StageCost
 
 _BAR_WIDTH = 16

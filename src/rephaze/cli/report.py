@@ -14,7 +14,7 @@ from rephaze.errors import RephazeError, RunError
 from rephaze.types.stopping import UNSTOPPED, StoppedError, StopSignal
 
 if TYPE_CHECKING:
-    from rephaze.report.search_figures import MarkedChip
+    from rephaze.report.search_plots import MarkedChip
     from rephaze.types.search import SearchSettings
 
 REPORT_NAME = "report.html"
@@ -57,9 +57,9 @@ def write_report(
         known_chips_s: Time for measuring known chips to mark among the designs.
         stop: When the page must do with what is there.
     """
-    from rephaze.report.search_figures import ExploredDesigns
+    from rephaze.report.search_plots import ExploredDesigns
     from rephaze.report.search_report import SearchRecords, write_search_report
-    from rephaze.store.run import RunStore
+    from rephaze.store.run_store import RunStore
 
     with RunStore.read(run) as reader:
         info, result, designs = reader.info(), reader.result(), reader.designs()
@@ -73,7 +73,7 @@ def write_report(
             bounds=reader.bounds(),
         )
         incumbents = reader.incumbents()
-    from rephaze.search.block_schedule import block_schedules
+    from rephaze.measure.plan_schedules import block_schedules
 
     try:
         blocks, missing = block_schedules(info.settings, result, stop), ""
@@ -96,8 +96,8 @@ def write_report(
 
 def _marked(settings: SearchSettings, budget_s: float, stop: StopSignal) -> list[MarkedChip]:
     """Known chips with the best plans of the search's models, for the picture of the designs."""
-    from rephaze.report.search_figures import MAX_AREA_FACTOR, MarkedChip
-    from rephaze.search.known_chips import measure_known_chips
+    from rephaze.report.search_plots import MAX_AREA_FACTOR, MarkedChip
+    from rephaze.study.known_chips import measure_known_chips
 
     try:
         max_area_um2 = MAX_AREA_FACTOR * settings.scenario.space.area_limit_um2

@@ -140,7 +140,7 @@ def _model_problems(
 ) -> list[tuple[str, ScheduleProblem]]:
     from rephaze.hardware.chip_file import load_chip
     from rephaze.hardware.scenarios import load_scenario
-    from rephaze.search.one_chip import layer_problems
+    from rephaze.measure.model_on_chip import layer_problems
     from rephaze.types.checks import check_count
 
     if len(models) != 1:

@@ -20,7 +20,7 @@ from rephaze.types.stopping import UNSTOPPED, StopSignal
 from rephaze.units import GB, GIB, MIB, S_PER_MS, UM2_PER_MM2
 
 if TYPE_CHECKING:
-    from rephaze.search.run import SearchProgress
+    from rephaze.search.cosearch import SearchProgress
     from rephaze.types.search import SearchResult, SearchSettings
 
 KNOWN_CHIPS_S = 2.0
@@ -82,8 +82,8 @@ def search(
     Examples:  rephaze search gpt2-xl   |   rephaze search gpt2-xl bert-large --scenario paper --out run1
     """
     began = perf_counter()
-    from rephaze.search.config import resolve_settings
-    from rephaze.search.run import run_search
+    from rephaze.search.cosearch import run_search
+    from rephaze.search.settings import resolve_settings
 
     if resume and out is None:
         raise typer.BadParameter("--resume needs --out with the run's folder")

@@ -66,8 +66,8 @@ def sensitivity(
 
     Example:  rephaze sensitivity gpt2-xl --knob hbm --knob area --html sensitivity.html
     """
-    from rephaze.search.config import resolve_settings
-    from rephaze.search.sensitivity import study_sensitivity
+    from rephaze.search.settings import resolve_settings
+    from rephaze.study.sensitivity import study_sensitivity
 
     settings = resolve_settings(tuple(models), scenario=scenario)
     with step_progress(quiet=json_output) as on_step:

@@ -34,7 +34,7 @@ def verify(
     with stderr.status("loading the compiled kernels") as status:
         if json_output:
             status.stop()
-        from rephaze.search.verify import verify_run
+        from rephaze.verify.run_check import verify_run
 
         checks = verify_run(run, sample=sample, on_progress=lambda doing: status.update(f"checking {doing}"))
     holds = all(check.passed for check in checks)

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from rephaze.estimate.costs import ChipRates, ModeCost, OpCost, bounded_by_memory
 from rephaze.estimate.vector import LANE_OP_BYTES, lane_cycles, traffic_energy_j, vector_energy_j
-from rephaze.estimate.weights import lane_ops
+from rephaze.estimate.vector_weights import lane_ops
 from rephaze.types.graph import AttentionDims, Op
 
 Floats = NDArray[np.float64]
@@ -94,6 +94,7 @@ def _mode(
     vector_c = attention_lane_cycles(op, microbatch, lanes_c)
     best_cycles = np.full(len(rates), np.inf)
     best_buffer = np.zeros(len(rates))
+    least_buffer = np.full(len(rates), np.inf)
     for rows in BLOCK_ROWS:
         if rows > BLOCK_ROWS[0] and rows // 2 >= dims.query_len:
             break
@@ -104,7 +105,10 @@ def _mode(
         key_value = heads * keys * (dims.head_dim + dims.value_dim) * ELEMENT_BYTES * (2 if dims.backward else 1)
         buffer_c = np.full(len(rates), hbm + max(0, passes - 1) * key_value)
         cycles_c = bounded_by_memory(np.maximum(compute_c, vector_c), hbm_c, buffer_c, rates)
-        better_c = (cycles_c < best_cycles) & (fits_c | (rows == BLOCK_ROWS[0]))
+        can_run_c = fits_c | (rows == BLOCK_ROWS[0])
+        better_c = (cycles_c < best_cycles) & can_run_c
+        # With less bandwidth larger blocks, which move less, may be the fastest.
+        least_buffer = np.where(can_run_c, np.minimum(least_buffer, buffer_c), least_buffer)
         best_cycles = np.where(better_c, cycles_c, best_cycles)
         best_buffer = np.where(better_c, buffer_c, best_buffer)
     return ModeCost(
@@ -112,6 +116,7 @@ def _mode(
         hbm_bytes_c=hbm_c,
         buffer_bytes_c=best_buffer,
         energy_j_c=_energy_j(op, dims, microbatch, rates, scores, per_score, hbm_c, best_buffer),
+        least_buffer_bytes_c=least_buffer,
     )
 
 

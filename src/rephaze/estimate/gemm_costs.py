@@ -13,14 +13,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rephaze.estimate.costs import ChipRates, ModeCost, bounded_by_memory
-from rephaze.estimate.divisor_gemm import DivisorProblem, map_divisors
-from rephaze.estimate.models import CostModel, Tiling
-from rephaze.estimate.padded_bounds import padded_bound_cycles
-from rephaze.estimate.padded_gemm import REGISTER_BYTES_PER_MAC, CoreShapes, map_shapes
+from rephaze.estimate.estimate_model import CostModel, Tiling
+from rephaze.estimate.gemm_default.bounds import padded_bound_cycles
+from rephaze.estimate.gemm_default.mapper import REGISTER_BYTES_PER_MAC, CoreShapes, map_shapes
+from rephaze.estimate.gemm_paper.mapper import DivisorProblem, map_divisors
 from rephaze.units import J_PER_PJ
 
 if TYPE_CHECKING:
-    from rephaze.estimate.divisor_bounds import DivisorBounds
+    from rephaze.estimate.gemm_paper.bounds import DivisorBounds
 
 Floats = NDArray[np.float64]
 Dims = tuple[int, int, int, int]
@@ -123,7 +123,7 @@ class GemmColumns:
 
     @cached_property
     def _divisor_bounds(self) -> DivisorBounds:
-        from rephaze.estimate.divisor_bounds import DivisorBounds
+        from rephaze.estimate.gemm_paper.bounds import DivisorBounds
 
         return DivisorBounds(
             num_cores_s=self.shapes.num_cores,
@@ -160,7 +160,7 @@ class GemmColumns:
     def _map(self, dims: Dims, side_bytes: float, wanted: NDArray[np.intp]) -> list[list[float]]:
         shapes = _core_shapes(self.shape_rows[wanted])
         if self.model.tiling is Tiling.PADDED:
-            from rephaze.estimate import padded_terms as terms
+            from rephaze.estimate.gemm_default import equations as terms
 
             rows = map_shapes(*dims, shapes, side_bytes)
             kept: list[list[float]] = rows[

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import ceil, prod
 
-from rephaze.estimate.weights import paper_lane_cycles
+from rephaze.estimate.vector_weights import paper_lane_cycles
 
 Shape = Sequence[int]
 

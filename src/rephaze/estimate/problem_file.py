@@ -8,9 +8,9 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from rephaze.estimate.divisor_gemm import DivisorProblem, map_divisors
-from rephaze.estimate.models import CostModel, Tiling, cost_model
-from rephaze.estimate.padded_gemm import PaddedProblem, map_padded
+from rephaze.estimate.estimate_model import CostModel, Tiling, cost_model
+from rephaze.estimate.gemm_default.mapper import PaddedProblem, map_padded
+from rephaze.estimate.gemm_paper.mapper import DivisorProblem, map_divisors
 from rephaze.types.files import check_format, validate
 from rephaze.types.mapping import GemmEstimate
 from rephaze.units import J_PER_PJ, MIB

@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rephaze.estimate.costs import ChipRates, ModeCost, OpCost, bounded_by_memory
-from rephaze.estimate.paper_vector import work_cycles
-from rephaze.estimate.weights import lane_ops
+from rephaze.estimate.vector_paper import work_cycles
+from rephaze.estimate.vector_weights import lane_ops
 from rephaze.types.graph import Op
 
 Floats = NDArray[np.float64]

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from rephaze.hardware.figures import figure
+from rephaze.hardware.sourced_data import figure
 from rephaze.hardware.sram import banked_um2, sram_um2
 from rephaze.types.chip import ChipTable
 from rephaze.types.space import AreaModel

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rephaze.errors import SpecError
-from rephaze.hardware.figures import data_file
+from rephaze.hardware.sourced_data import data_file
 from rephaze.units import GIB, UM2_PER_MM2
 
 Floats = NDArray[np.float64]

@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rephaze.hardware.area import chip_area
-from rephaze.hardware.figures import data_file, figure
 from rephaze.hardware.presets import preset_chip
+from rephaze.hardware.sourced_data import data_file, figure
 from rephaze.hardware.sram import sram_read_pj
 from rephaze.types.chip import ChipTable, chip_table
 from rephaze.types.energy import AccessEnergy

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rephaze.errors import SpecError
-from rephaze.hardware.figures import Figure
+from rephaze.hardware.sourced_data import Figure
 from rephaze.hardware.template import build_chips, load_template
 from rephaze.types.checks import did_you_mean
 from rephaze.types.chip import Chip

@@ -14,8 +14,8 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 from rephaze.errors import SpecError
 from rephaze.hardware.area import chip_area
 from rephaze.hardware.constraints import parse_constraint
-from rephaze.hardware.figures import data_file
 from rephaze.hardware.presets import preset_chip
+from rephaze.hardware.sourced_data import data_file
 from rephaze.hardware.template import build_chips, load_template
 from rephaze.types.checks import check_choice, check_count
 from rephaze.types.chip import ChipTable, chip_table

@@ -11,7 +11,7 @@ from functools import cache
 import numpy as np
 from numpy.typing import NDArray
 
-from rephaze.hardware.figures import data_file
+from rephaze.hardware.sourced_data import data_file
 
 Floats = NDArray[np.float64]
 

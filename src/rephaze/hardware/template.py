@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from rephaze.hardware.figures import data_file
+from rephaze.hardware.sourced_data import data_file
 from rephaze.types.checks import check_choice
 from rephaze.types.chip import ChipTable
 from rephaze.types.space import Template

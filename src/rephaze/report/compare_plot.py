@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from rephaze.report.page import Section, figure, paragraph, table, write_page
-from rephaze.types.compare import Baseline, Comparison
+from rephaze.types.comparison import Baseline, Comparison
 
 _WINNER, _OTHER = "#2a9d6f", "#3366aa"
 

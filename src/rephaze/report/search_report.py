@@ -21,7 +21,7 @@ from rephaze.report.page import (
     table,
     write_page,
 )
-from rephaze.report.search_figures import (
+from rephaze.report.search_plots import (
     MAX_DROPPED,
     ExploredDesigns,
     MarkedChip,
@@ -32,7 +32,7 @@ from rephaze.report.search_figures import (
     stages_figure,
 )
 from rephaze.store.record_json import to_json
-from rephaze.types.run import Incumbent, RunInfo
+from rephaze.types.run_record import Incumbent, RunInfo
 from rephaze.types.schedule import PassSchedule
 from rephaze.types.search import Aggregate, ModelPlan, Objective, SearchResult, SearchSettings, SearchStatus
 from rephaze.units import FLOPS_PER_TFLOPS, GB, GHZ, GIB, MIB, S_PER_MS, S_PER_US, UM2_PER_MM2

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rephaze.schedule import bestfirst, nodes
-from rephaze.schedule.listing import first_schedule, improve
+from rephaze.schedule.list_schedule import first_schedule, improve
 from rephaze.schedule.nodes import Nodes, Task
 from rephaze.schedule.packing import MODE_BITS, MODE_MASK
 from rephaze.schedule.relaxation import ceil_safely, relax

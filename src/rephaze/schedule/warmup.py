@@ -6,7 +6,7 @@ import numpy as np
 
 from rephaze.schedule import nodes
 from rephaze.schedule.bestfirst import search_slice
-from rephaze.schedule.listing import first_schedule, improve
+from rephaze.schedule.list_schedule import first_schedule, improve
 from rephaze.schedule.structure import compile_structure, series_parts
 from rephaze.schedule.tasks import make_task
 from rephaze.types.latency import Engine

@@ -13,7 +13,7 @@ from rephaze.hardware.template import build_chips
 from rephaze.search.engine import RELATIVE_SLACK, EngineOutcome
 from rephaze.search.evaluator import LAYER_BOUNDS, STAGES, SpaceEvaluator
 from rephaze.search.scope import designs_scope, plans_scope
-from rephaze.types.run import NOT_REMOVED, BoundTable
+from rephaze.types.run_record import NOT_REMOVED, BoundTable
 from rephaze.types.search import Certificate, Evaluation
 from rephaze.types.space import DesignSpace
 

@@ -15,11 +15,11 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from rephaze.estimate.models import CostModel
-from rephaze.estimate.weights import lane_ops
-from rephaze.search.least_work import least_hbm_bytes, least_macs
+from rephaze.estimate.estimate_model import CostModel
+from rephaze.estimate.least_work import least_hbm_bytes, least_macs
+from rephaze.estimate.vector_weights import lane_ops
+from rephaze.measure.model_work import ModelWork, PassWork
 from rephaze.search.unshared_time import UnsharedTime
-from rephaze.search.work import ModelWork, PassWork
 from rephaze.types.chip import ChipTable
 from rephaze.types.graph import OpGraph, OpKind
 from rephaze.types.schedule import Exclusion

@@ -13,21 +13,21 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from rephaze.estimate.estimate_model import cost_model
+from rephaze.estimate.estimator import Estimator
 from rephaze.estimate.gemm_costs import GemmMemo
-from rephaze.estimate.models import cost_model
-from rephaze.estimate.table import Estimator
 from rephaze.hardware.area import chip_area
 from rephaze.hardware.cost import chip_cost
 from rephaze.hardware.energy import access_energy
 from rephaze.hardware.space import DesignCensus, enumerate_designs
+from rephaze.measure.chip_solver import ChipSolver, UnitAnswer, placed_bound_s
+from rephaze.measure.layer_bounds import ModelBounds, layer_bounds
+from rephaze.measure.least_energy import least_energy_per_sample_j
+from rephaze.measure.model_work import Memory, ModelWork
+from rephaze.measure.objective import combine
 from rephaze.schedule.solve import ScheduleMemo
-from rephaze.search.bounding import ModelBounds, layer_bounds
 from rephaze.search.device_time import device_time_batch_s
 from rephaze.search.engine import RELATIVE_SLACK
-from rephaze.search.exact import ChipSolver, UnitAnswer, placed_bound_s
-from rephaze.search.least_energy import least_energy_per_sample_j
-from rephaze.search.objective import combine
-from rephaze.search.work import Memory, ModelWork
 from rephaze.types.chip import Chip, chip_table
 from rephaze.types.energy import AccessEnergy
 from rephaze.types.schedule import Exclusion

@@ -23,11 +23,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rephaze.estimate.collectives import paper_all_reduce_s
-from rephaze.estimate.models import CostModel
-from rephaze.estimate.paper_vector import work_cycles
+from rephaze.estimate.estimate_model import CostModel
+from rephaze.estimate.least_work import gemm_sizes, num_macs
+from rephaze.estimate.vector_paper import work_cycles
+from rephaze.measure.model_work import PassWork
 from rephaze.schedule.structure import Part, series_parts
-from rephaze.search.least_work import gemm_sizes, num_macs
-from rephaze.search.work import PassWork
 from rephaze.types.chip import ChipTable
 from rephaze.types.cluster import Cluster
 from rephaze.types.graph import GemmDims, Op, OpKind, VectorWork

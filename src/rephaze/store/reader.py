@@ -20,7 +20,7 @@ from rephaze.store.failures import reported
 from rephaze.store.record_json import Json, from_json
 from rephaze.store.schema import DB_NAME
 from rephaze.types.chip import ChipTable, FloatColumn
-from rephaze.types.run import NOT_REMOVED, BoundTable, Incumbent, RunInfo, RunVersions
+from rephaze.types.run_record import NOT_REMOVED, BoundTable, Incumbent, RunInfo, RunVersions
 from rephaze.types.search import Evaluation, SearchResult, SearchSettings
 
 ALL_MODELS = -1

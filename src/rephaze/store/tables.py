@@ -9,7 +9,7 @@ from types import NoneType
 from typing import Any, get_args, get_type_hints
 
 from rephaze.store.reader import CHIP_FIELDS, RunReader
-from rephaze.types.run import NOT_REMOVED, Incumbent
+from rephaze.types.run_record import NOT_REMOVED, Incumbent
 from rephaze.types.search import Evaluation, ModelPlan, Objective, StagePlan
 
 _OBJECTIVE_UNITS = {

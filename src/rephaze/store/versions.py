@@ -6,7 +6,7 @@ import platform
 from collections.abc import Mapping
 from importlib.metadata import PackageNotFoundError, version
 
-from rephaze.types.run import RunVersions
+from rephaze.types.run_record import RunVersions
 
 _COMPUTING = ("numba", "numpy", "ortools")
 

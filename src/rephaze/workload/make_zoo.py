@@ -5,8 +5,8 @@ from __future__ import annotations
 import sys
 
 from rephaze.types.graph import ModelGraph
-from rephaze.workload.extract import ATTENTION_MODES, extract_config
-from rephaze.workload.files import write_graph
+from rephaze.workload.extract.extraction import ATTENTION_MODES, extract_config
+from rephaze.workload.graph_file import write_graph
 from rephaze.workload.zoo import ZOO_NAMES, zoo_config, zoo_graph_path
 
 

@@ -11,7 +11,7 @@ from rephaze.errors import SpecError
 from rephaze.types.checks import check_choice, did_you_mean
 from rephaze.types.files import read_mapping
 from rephaze.types.graph import ModelGraph
-from rephaze.workload.files import read_graph
+from rephaze.workload.graph_file import read_graph
 
 ZOO_NAMES = (
     "opt-350m",

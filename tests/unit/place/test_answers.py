@@ -7,11 +7,11 @@ import pytest
 
 from rephaze.errors import SpecError
 from rephaze.place.answer import find_placement, warm_up
-from rephaze.place.compare import explain_alternative, parse_limits
 from rephaze.place.precision import named_precision
 from rephaze.place.price import price_plan
 from rephaze.place.remedies import suggest_remedies
 from rephaze.place.simulate import MAX_REPLAYED_PASSES, replay_plan, replayed_batch_s
+from rephaze.place.why_not import explain_alternative, parse_limits
 from rephaze.types.cluster import flat_cluster
 from rephaze.types.placement import (
     CostModel,

@@ -7,11 +7,11 @@ import pytest
 
 from rephaze.hardware.presets import preset_chip
 from rephaze.hardware.scenarios import load_scenario
-from rephaze.report.search_figures import ExploredDesigns, MarkedChip
+from rephaze.report.search_plots import ExploredDesigns, MarkedChip
 from rephaze.report.search_report import SearchRecords
 from rephaze.types.chip import chip_table
 from rephaze.types.latency import Engine
-from rephaze.types.run import Incumbent, RunInfo, RunVersions
+from rephaze.types.run_record import Incumbent, RunInfo, RunVersions
 from rephaze.types.schedule import (
     Mode,
     PassSchedule,

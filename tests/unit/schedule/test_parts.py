@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from rephaze.schedule import nodes, parts
-from rephaze.schedule.listing import first_schedule
+from rephaze.schedule.list_schedule import first_schedule
 from rephaze.schedule.parts import Limit, PartSolution, Solver, replay, solve_part
 from rephaze.schedule.structure import compile_structure, series_parts
 from rephaze.schedule.tasks import make_task

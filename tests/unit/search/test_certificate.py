@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from rephaze.search.certificate import BOUNDS, DEVICE_TIME, account, drop_threshold
 from rephaze.search.engine import run_best_first
 from rephaze.search.evaluator import LAYER_BOUNDS, MAPPED
-from rephaze.types.run import NOT_REMOVED
+from rephaze.types.run_record import NOT_REMOVED
 from rephaze.types.search import Evaluation, Unsettled
 
 

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from rephaze.hardware.scenarios import load_scenario
-from rephaze.search.config import resolve_settings
-from rephaze.search.run import run_search
+from rephaze.search.cosearch import run_search
 from rephaze.search.scope import designs_scope, plans_scope
+from rephaze.search.settings import resolve_settings
 from rephaze.store.record_json import from_json, to_json
 from rephaze.types.search import Certificate, SearchStatus
 

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from rephaze.hardware.scenarios import load_scenario
-from rephaze.store.run import RunStore
+from rephaze.store.run_store import RunStore
 from rephaze.store.versions import current_versions
-from rephaze.types.run import BoundTable
+from rephaze.types.run_record import BoundTable
 from rephaze.types.search import Aggregate, Evaluation, ModelPlan, Objective, SearchSettings, StagePlan
 
 

@@ -14,7 +14,7 @@ from rephaze.errors import FileError, MissingExtraError
 from rephaze.hardware.space import enumerate_designs
 from rephaze.store.export import FileFormat, export_table
 from rephaze.store.tables import TableName, flat_table
-from rephaze.types.run import Incumbent
+from rephaze.types.run_record import Incumbent
 
 CSV, PARQUET = FileFormat.CSV, FileFormat.PARQUET
 TRICKY = '=1+2, "quoted"\nnext line; -inf'

@@ -1,0 +1,304 @@
+"""The estimates of a whole operator graph on many chips, as the scheduler takes them.
+
+Axis letters: o = operator, c = chip.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rephaze.estimate.attention import attention_cost
+from rephaze.estimate.collectives import collective_s, group_levels, paper_all_reduce_s
+from rephaze.estimate.costs import (
+    ModeCost,
+    OpCost,
+    chip_rates,
+    share_of,
+    whole_cycles,
+)
+from rephaze.estimate.estimate_model import CostModel
+from rephaze.estimate.gemm_costs import Dims, GemmColumns, GemmMemo
+from rephaze.estimate.vector import lane_cycles, paper_vector_cost, vector_cost, vector_energy_j
+from rephaze.estimate.vector_weights import paper_lane_cycles
+from rephaze.types.chip import ChipTable
+from rephaze.types.cluster import Cluster
+from rephaze.types.energy import AccessEnergy
+from rephaze.types.graph import CollectiveKind, Op, OpGraph, OpKind
+from rephaze.types.latency import IMPOSSIBLE_CYCLES, Engine, LatencyTable, ModeTable
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+MapGemm = Callable[[GemmColumns, Dims, float], ModeCost]
+"""Columns, dimensions, side bytes to cost."""
+
+
+HALF = 0.5
+"""The part of both bandwidths that an operator may do with instead of all, so that another runs beside it."""
+TICK_CYCLES = 64
+"""Operators take whole ticks: schedules that differ by less than a tick are not worth telling apart."""
+SIGNIFICANT_BITS = 10
+"""Nor are times that differ by less than their last bit, one part in 512 at most: a longer operator's tick is
+longer. So twice a time is twice its ticks where that tick is the longer one, from 65,536 cycles on: what a
+bandwidth binds takes at half of it exactly twice as long, and two of them abreast gain nothing by rounding."""
+
+
+def engine_of(op: Op) -> Engine:
+    """What an operator holds while it runs."""
+    if op.kind is OpKind.VIEW:
+        return Engine.NONE
+    if op.kind is OpKind.COLLECTIVE:
+        return Engine.LINK
+    if op.kind is OpKind.ATTENTION or (op.kind is OpKind.GEMM and op.vector):
+        return Engine.FUSED
+    return Engine.TENSOR if op.kind is OpKind.GEMM else Engine.VECTOR
+
+
+class Estimator:
+    """Operators on a set of chips under one cost model.
+
+    Args:
+        chips: The chips.
+        energy: Their energy per operation and byte.
+        cluster: The network collectives run over.
+        model: The cost model.
+        memo: Mapped GEMMs, shared among estimators; by default one of its own.
+        bandwidth_share: The part of both bandwidths an operator gets.
+        wider: One of the same chips with a larger part: what it mapped is used where it is the best here too.
+    """
+
+    def __init__(
+        self,
+        chips: ChipTable,
+        energy: AccessEnergy,
+        cluster: Cluster,
+        model: CostModel,
+        memo: GemmMemo | None = None,
+        bandwidth_share: float = 1.0,
+        wider: Estimator | None = None,
+    ) -> None:
+        self.rates = chip_rates(chips, energy, bandwidth_share)
+        self.cluster, self.model = cluster, model
+        self.memo = memo if memo is not None else GemmMemo()
+        one = np.ones(len(chips), dtype=np.int64)
+        wide_one, wide_all = (wider._one_core, wider._all_cores) if wider else (None, None)
+        self._one_core: GemmColumns = GemmColumns(self.rates, one, model, self.memo, wide_one)
+        self._all_cores: GemmColumns = GemmColumns(self.rates, chips.num_tensor_cores, model, self.memo, wide_all)
+        self._half: Estimator | None = None
+        self._costs: dict[tuple[tuple[object, ...], int], OpCost] = {}
+
+    def exact(self, graph: OpGraph, microbatch: int) -> LatencyTable:
+        """Every operator of the graph, GEMMs by the mapper."""
+        return self._table(graph, microbatch, GemmColumns.exact, GemmColumns.exact)
+
+    def nearly_exact(self, graph: OpGraph, microbatch: int) -> LatencyTable:
+        """As ``bound``, with the cycles of ``exact`` on all cores: half the mapping, for bounds on schedules."""
+        mappers = GemmColumns.bound, GemmColumns.with_least_bytes
+        return self._least_held(self._table(graph, microbatch, *mappers, least_bytes=True))
+
+    def bound(self, graph: OpGraph, microbatch: int) -> LatencyTable:
+        """No more than any of ``modes`` in cycles, and in cycles times bandwidth held; GEMMs in closed form."""
+        mappers = GemmColumns.bound, GemmColumns.bound
+        return self._least_held(self._table(graph, microbatch, *mappers, least_bytes=True))
+
+    def modes(self, graph: OpGraph, microbatch: int) -> ModeTable:
+        """Every operator of the graph on the one chip there is, in every way it may run (docs/how-it-works.md)."""
+        assert len(self.rates) == 1
+        full = self._table(graph, microbatch, GemmColumns.exact, GemmColumns.exact)
+        tables, shares = [full], [1.0]
+        if self.model.has_memory_terms:
+            if self._half is None:
+                chips, energy = self.rates.chips, self.rates.energy
+                self._half = Estimator(chips, energy, self.cluster, self.model, self.memo, HALF, wider=self)
+            tables.append(self._half.exact(graph, microbatch))
+            shares.append(HALF)
+        uses_hbm_o = np.maximum(full.one_core_hbm_share_oc, full.all_cores_hbm_share_oc) > 0
+        uses_buffer_o = np.maximum(full.one_core_buffer_share_oc, full.all_cores_buffer_share_oc) > 0
+        share_m = np.repeat(shares, 2)
+        cycles_om = np.hstack(
+            [c for table in tables for c in (table.one_core_cycles_oc, table.all_cores_cycles_oc)]
+        )
+        return ModeTable(
+            op_names=full.op_names,
+            engines=full.engines,
+            all_cores_m=np.tile([False, True], len(tables)),
+            cycles_om=_whole_ticks(cycles_om) if self.model.has_memory_terms else cycles_om,
+            energy_j_om=np.hstack([j for table in tables for j in (table.one_core_j_oc, table.all_cores_j_oc)]),
+            hbm_share_om=uses_hbm_o * share_m,
+            buffer_share_om=uses_buffer_o * share_m,
+        )
+
+    def _least_held(self, table: LatencyTable) -> LatencyTable:
+        """The table with what an operator holds of a bandwidth at least: what it moves, and never less than half.
+
+        Both bandwidths are handed out together, so one of them stands for both.
+        """
+        if not self.model.has_memory_terms:
+            return table
+
+        def held(hbm_share_oc: Floats, buffer_share_oc: Floats) -> Floats:
+            most = np.maximum(hbm_share_oc, buffer_share_oc)
+            return np.where(most > 0, np.maximum(most, HALF), 0.0)
+
+        return replace(
+            table,
+            one_core_hbm_share_oc=held(table.one_core_hbm_share_oc, table.one_core_buffer_share_oc),
+            all_cores_hbm_share_oc=held(table.all_cores_hbm_share_oc, table.all_cores_buffer_share_oc),
+            one_core_buffer_share_oc=np.zeros_like(table.one_core_buffer_share_oc),
+            all_cores_buffer_share_oc=np.zeros_like(table.all_cores_buffer_share_oc),
+        )
+
+    def op_cost(
+        self,
+        op: Op,
+        microbatch: int,
+        map_one_core: MapGemm = GemmColumns.exact,
+        map_all_cores: MapGemm = GemmColumns.exact,
+    ) -> OpCost:
+        """One operator in both modes."""
+        if op.kind is OpKind.GEMM:
+            return self._gemm_cost(op, microbatch, map_one_core, map_all_cores)
+        if op.kind is OpKind.ATTENTION:
+            return attention_cost(op, microbatch, self.rates)
+        if op.kind is OpKind.COLLECTIVE:
+            return self._collective_cost(op, microbatch)
+        if self.model.has_memory_terms:
+            return vector_cost(op, microbatch, self.rates)
+        return paper_vector_cost(op, microbatch, self.rates)
+
+    def _table(
+        self,
+        graph: OpGraph,
+        microbatch: int,
+        map_one_core: MapGemm,
+        map_all_cores: MapGemm,
+        *,
+        least_bytes: bool = False,
+    ) -> LatencyTable:
+        shape = (len(graph.ops), len(self.rates))
+        time, energy, hbm_bytes, buffer_bytes = ([np.zeros(shape) for _ in range(2)] for _ in range(4))
+        # Layers repeat operators of one shape (three projections, two norms): each is costed once.
+        known: dict[tuple[object, ...], OpCost] = {}
+        for o, op in enumerate(graph.ops):
+            if op.kind is OpKind.VIEW:
+                continue
+            key = _shape_key(op)
+            if key not in known:
+                known[key] = self._remembered(op, key, microbatch, map_one_core, map_all_cores)
+            cost = known[key]
+            for m, mode in enumerate((cost.one_core, cost.all_cores)):
+                time[m][o], energy[m][o] = mode.cycles_c, mode.energy_j_c
+                is_less = least_bytes and mode.least_buffer_bytes_c is not None
+                hbm_bytes[m][o] = mode.hbm_bytes_c
+                buffer_bytes[m][o] = mode.least_buffer_bytes_c if is_less else mode.buffer_bytes_c
+        cycles = [whole_cycles(rows) for rows in time]
+        rates = self.rates
+        hbm = [share_of(hbm_bytes[m], cycles[m], rates.hbm_bytes_per_cycle_c) for m in range(2)]
+        buffer = [share_of(buffer_bytes[m], cycles[m], rates.buffer_bytes_per_cycle_c) for m in range(2)]
+        return LatencyTable(
+            op_names=tuple(op.name for op in graph.ops),
+            engines=tuple(engine_of(op) for op in graph.ops),
+            one_core_cycles_oc=cycles[0],
+            all_cores_cycles_oc=cycles[1],
+            one_core_j_oc=energy[0],
+            all_cores_j_oc=energy[1],
+            one_core_hbm_share_oc=hbm[0],
+            all_cores_hbm_share_oc=hbm[1],
+            one_core_buffer_share_oc=buffer[0],
+            all_cores_buffer_share_oc=buffer[1],
+        )
+
+    def _remembered(
+        self,
+        op: Op,
+        key: tuple[object, ...],
+        microbatch: int,
+        map_one_core: MapGemm,
+        map_all_cores: MapGemm,
+    ) -> OpCost:
+        """The cost of an operator; what is not mapped is the same in bounds and in exact tables."""
+        if op.kind is OpKind.GEMM:
+            return self.op_cost(op, microbatch, map_one_core, map_all_cores)
+        at = (key, microbatch)
+        if at not in self._costs:
+            self._costs[at] = self.op_cost(op, microbatch)
+        return self._costs[at]
+
+    def _gemm_cost(self, op: Op, microbatch: int, map_one_core: MapGemm, map_all_cores: MapGemm) -> OpCost:
+        assert op.gemm is not None
+        gemm = op.gemm
+        dims = (gemm.batch.at(microbatch), gemm.m.at(microbatch), gemm.n.at(microbatch), gemm.k.at(microbatch))
+        side_bytes = self._side_bytes(op, microbatch, dims)
+        one = map_one_core(self._one_core, dims, side_bytes)
+        all_ = map_all_cores(self._all_cores, dims, side_bytes)
+        if not op.vector:
+            return OpCost(one_core=one, all_cores=all_)
+        lanes = self.rates.chips
+        return OpCost(
+            one_core=self._fused(op, microbatch, one, lanes.vector_lanes),
+            all_cores=self._fused(op, microbatch, all_, lanes.num_lanes),
+        )
+
+    def _side_bytes(self, op: Op, microbatch: int, dims: Dims) -> float:
+        """Operands of absorbed work (a residual, a mask): what comes on top of the product's own matrices."""
+        if not op.vector or not self.model.has_memory_terms:
+            return 0.0
+        batch, m, n, k = dims
+        own_bytes = 2.0 * batch * (float(m) * k + float(k) * n + float(m) * n)
+        moved = float(op.input_bytes.at(microbatch) + op.output_bytes.at(microbatch))
+        return max(0.0, moved - own_bytes)
+
+    def _fused(self, op: Op, microbatch: int, product: ModeCost, lanes_c: Ints) -> ModeCost:
+        """A GEMM with absorbed element work: both engines at once, element by element."""
+        if self.model.has_memory_terms:
+            cycles_c = np.maximum(product.cycles_c, lane_cycles(op, microbatch, lanes_c))
+            energy_j_c = product.energy_j_c + vector_energy_j(op, microbatch, self.rates)
+        else:
+            # The paper adds each absorbed operator's constant once, whatever the size.
+            cycles_c = product.cycles_c + sum(paper_lane_cycles(work.function) for work in op.vector)
+            energy_j_c = product.energy_j_c
+        return ModeCost(
+            cycles_c=cycles_c,
+            hbm_bytes_c=product.hbm_bytes_c,
+            buffer_bytes_c=product.buffer_bytes_c,
+            energy_j_c=energy_j_c,
+        )
+
+    def _collective_cost(self, op: Op, microbatch: int) -> OpCost:
+        assert op.collective is not None
+        payload = float(op.collective.payload_bytes.at(microbatch))
+        mode = _link_cost(op.collective.kind, payload, op.collective.num_members, self)
+        return OpCost(one_core=mode, all_cores=mode)
+
+
+def _link_cost(kind: CollectiveKind, payload: float, num_members: int, estimator: Estimator) -> ModeCost:
+    rates, cluster = estimator.rates, estimator.cluster
+    one = np.ones(len(rates))
+    if not estimator.model.has_network_latency:
+        seconds = paper_all_reduce_s(payload, num_members, cluster.levels[0].bytes_per_s)
+        moved = 0.0
+    else:
+        seconds = collective_s(kind, payload, group_levels(cluster, num_members))
+        # Sent from and received into memory.
+        moved = 2.0 * payload
+    cycles = seconds * rates.chips.clock_hz
+    link_bytes = 2.0 * payload * (num_members - 1) / num_members
+    energy_j = link_bytes * rates.energy.link_j_per_byte_c + moved * rates.energy.hbm_j_per_byte_c
+    slowest = np.maximum(cycles, moved / rates.hbm_bytes_per_cycle_c)
+    return ModeCost(cycles_c=slowest, hbm_bytes_c=moved * one, buffer_bytes_c=0 * one, energy_j_c=energy_j)
+
+
+def _shape_key(op: Op) -> tuple[object, ...]:
+    """All a cost depends on: operators that agree here cost the same."""
+    return (op.kind, op.gemm, op.attention, op.collective, op.vector, op.input_bytes, op.output_bytes)
+
+
+def _whole_ticks(cycles_om: Ints) -> Ints:
+    possible = cycles_om < IMPOSSIBLE_CYCLES
+    _, num_bits = np.frexp(cycles_om.astype(np.float64))
+    tick_om = np.maximum(TICK_CYCLES, 1 << np.maximum(num_bits.astype(np.int64) - SIGNIFICANT_BITS, 0))
+    return np.where(possible, -(-cycles_om // tick_om) * tick_om, cycles_om)

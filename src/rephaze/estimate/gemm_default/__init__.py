@@ -1,0 +1,1 @@
+"""GEMMs under model ``default``: tiles of any size, the fastest mapping."""

@@ -1,0 +1,1 @@
+"""GEMMs under model ``paper``: tiles that divide the problem, the least energy-delay product."""

@@ -1,0 +1,153 @@
+"""One GEMM under model ``paper``: problem in, least energy-delay mapping out."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rephaze.estimate.estimate_model import CostModel
+from rephaze.types.checks import check_count, check_number
+from rephaze.types.mapping import GemmEstimate
+from rephaze.units import J_PER_PJ
+
+TENSOR_LACKING = ("weight", "output", "input")
+"""Names of the tensors by the dimension (n, c, k) they do not have."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class DivisorProblem:
+    """A GEMM of n rows, reduction c and k features on a core shape, in words and pJ as the paper counts."""
+
+    rows_n: int
+    features_k: int
+    reduction_c: int
+    num_tensor_cores: int
+    width: int
+    depth: int
+    scratchpad_words: float
+    global_buffer_words: float
+    register_pj: float
+    scratchpad_pj: float
+    global_buffer_pj: float
+    dram_pj: float
+
+    def __post_init__(self) -> None:
+        for name in ("rows_n", "features_k", "reduction_c"):
+            check_count(name, getattr(self, name), at_most=2**31)
+        for name in ("num_tensor_cores", "width", "depth"):
+            check_count(name, getattr(self, name), at_most=2**20)
+        for name in ("scratchpad_words", "global_buffer_words"):
+            check_number(name, getattr(self, name), at_least=1, at_most=2.0**50)
+        for name in ("register_pj", "scratchpad_pj", "global_buffer_pj", "dram_pj"):
+            check_number(name, getattr(self, name), at_most=1e9)
+
+
+def core_grid(num_cores: int) -> tuple[int, int]:
+    """Sides of the grid the paper lays its cores out on, the longer first."""
+    short = 2 ** ((num_cores.bit_length() - 1) // 2)
+    other = num_cores // short
+    return max(short, other), min(short, other)
+
+
+def map_divisors(problem: DivisorProblem, model: CostModel) -> GemmEstimate:
+    """The mapping of least energy-delay product, with its cycles and energy."""
+    dims_d = np.array([problem.rows_n, problem.reduction_c, problem.features_k], dtype=np.int64)
+    cycles, energy_pj, tiles, kept = _search(problem, model, dims_d)
+    bound_cycles = divisor_bound_cycles(problem, model)
+    if not np.isfinite(cycles):
+        return GemmEstimate(
+            cycles=float("inf"),
+            energy_j=float("inf"),
+            bound_cycles=bound_cycles,
+            reason=f"the smallest tile needs 3 words of global buffer, there are {problem.global_buffer_words:g}",
+        )
+    register, array, scratchpad, cores, buffer = tiles
+    mapping: dict[str, object] = {
+        "register_tile": _named(register),
+        "array_unroll": _named(array // register),
+        "scratchpad_loops": _named(scratchpad // array),
+        "core_unroll": _named(cores // scratchpad),
+        "global_buffer_loops": _named(buffer // cores),
+        "dram_loops": _named(dims_d // buffer),
+        "kept_tensor": {
+            level: TENSOR_LACKING[int(tensor)]
+            for level, tensor in zip(("array", "scratchpad", "global_buffer"), kept, strict=True)
+        },
+    }
+    return GemmEstimate(
+        cycles=float(cycles), energy_j=float(energy_pj) * J_PER_PJ, bound_cycles=bound_cycles, mapping=mapping
+    )
+
+
+def _search(
+    problem: DivisorProblem, model: CostModel, dims_d: NDArray[np.int64]
+) -> tuple[float, float, NDArray[np.int64], NDArray[np.int64]]:
+    from rephaze.estimate.gemm_paper.least_product import search_divisors
+
+    options = _array_options(
+        tuple(dims_d.tolist()),
+        # An array on its side does the same.
+        (max(problem.width, problem.depth), min(problem.width, problem.depth)),
+        problem.scratchpad_words,
+        model,
+        problem.register_pj,
+        problem.scratchpad_pj,
+    )
+    found: tuple[float, float, NDArray[np.int64], NDArray[np.int64]] = search_divisors(
+        dims_d,
+        np.array(core_grid(problem.num_tensor_cores), dtype=np.int64),
+        np.array([model.register_words, problem.scratchpad_words, problem.global_buffer_words]),
+        np.array([model.array_words_per_cycle, model.buffer_words_per_cycle, model.dram_words_per_cycle]),
+        np.array([problem.register_pj, problem.scratchpad_pj, problem.global_buffer_pj, problem.dram_pj]),
+        model.mac_pj,
+        *options,
+    )
+    return found
+
+
+@lru_cache(maxsize=512)
+def _array_options(
+    dims: tuple[int, int, int],
+    sides: tuple[int, int],
+    scratchpad_words: float,
+    model: CostModel,
+    register_pj: float,
+    scratchpad_pj: float,
+) -> tuple[NDArray[np.int64], NDArray[np.float64], NDArray[np.float64]]:
+    """What arrays can do with the problem: the same for any number of cores and any global buffer."""
+    from rephaze.estimate.gemm_paper.array import array_options
+
+    found: tuple[NDArray[np.int64], NDArray[np.float64], NDArray[np.float64]] = array_options(
+        np.array(dims, dtype=np.int64),
+        sides[0],
+        sides[1],
+        scratchpad_words,
+        model.register_words,
+        model.array_words_per_cycle,
+        register_pj,
+        scratchpad_pj,
+    )
+    return found
+
+
+def divisor_bound_cycles(problem: DivisorProblem, model: CostModel) -> float:
+    """Cycles no mapping can beat."""
+    from rephaze.estimate.gemm_paper.bounds import DivisorBounds
+
+    bounds = DivisorBounds(
+        num_cores_s=np.array([float(np.prod(core_grid(problem.num_tensor_cores)))]),
+        width_s=np.array([float(problem.width)]),
+        depth_s=np.array([float(problem.depth)]),
+        scratchpad_words_s=np.array([problem.scratchpad_words]),
+        buffer_words_s=np.array([problem.global_buffer_words]),
+        model=model,
+    )
+    return float(bounds.cycles(problem.rows_n, problem.features_k, problem.reduction_c)[0])
+
+
+def _named(factors_d: np.ndarray) -> dict[str, int]:
+    n, c, k = (int(value) for value in factors_d)
+    return {"n": n, "c": c, "k": k}

@@ -1,0 +1,1 @@
+"""One core that measures a chip: models, chip and cluster to times, plans and objectives."""

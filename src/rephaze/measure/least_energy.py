@@ -1,0 +1,59 @@
+"""A bound on the energy of a sample: what no plan goes below on a chip.
+
+Axis letters: c = chip.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rephaze.estimate.estimate_model import CostModel, Tiling
+from rephaze.estimate.gemm_default.mapper import REGISTER_BYTES_PER_MAC
+from rephaze.estimate.least_work import ELEMENT_BYTES, least_gemm_bytes, least_hbm_bytes, least_macs
+from rephaze.measure.model_work import ModelWork
+from rephaze.types.chip import ChipTable
+from rephaze.types.energy import AccessEnergy
+from rephaze.types.graph import OpGraph, OpKind
+from rephaze.units import J_PER_PJ
+
+Floats = NDArray[np.float64]
+
+
+def least_energy_per_sample_j(work: ModelWork, chips: ChipTable, energy: AccessEnergy, model: CostModel) -> Floats:
+    """Dynamic energy no plan goes below: multiply-accumulates with their registers and compulsory HBM traffic.
+
+    The least over the degrees, each with what all members of its groups spend.
+    """
+    least_c: Floats = np.minimum.reduce([_at_degree(work, tp, chips, energy, model) for tp in work.tp_degrees])
+    return least_c
+
+
+def _at_degree(work: ModelWork, tp: int, chips: ChipTable, energy: AccessEnergy, model: CostModel) -> Floats:
+    graph = work.graphs[tp]
+    gemm_mac_j_c = _gemm_mac_j(energy, model)
+    counts = np.bincount(np.array(graph.layer_type_of), minlength=len(graph.layer_types))
+    total: Floats = np.zeros(len(chips))
+    for count, kind in zip(counts.tolist(), graph.layer_types, strict=True):
+        members = tp if kind.is_sharded else 1
+        for one_pass in (kind.forward, kind.backward):
+            gemm_macs = least_macs(one_pass, work.microbatches, OpKind.GEMM)
+            attention_macs = least_macs(one_pass, work.microbatches, OpKind.ATTENTION)
+            least_j = gemm_macs * gemm_mac_j_c + attention_macs * energy.mac_j_c
+            least_j = least_j + _hbm_bytes(one_pass, work, model) * energy.hbm_j_per_byte_c
+            total += count * members * least_j
+    return total
+
+
+def _gemm_mac_j(energy: AccessEnergy, model: CostModel) -> Floats:
+    """One multiply-accumulate of a GEMM with its registers, as each model's mapper counts it."""
+    if model.tiling is Tiling.DIVISORS:
+        return model.mac_pj * J_PER_PJ + ELEMENT_BYTES * energy.register_j_per_byte_c
+    return energy.mac_j_c + REGISTER_BYTES_PER_MAC * energy.register_j_per_byte_c
+
+
+def _hbm_bytes(graph: OpGraph, work: ModelWork, model: CostModel) -> float:
+    if model.has_memory_terms:
+        return least_hbm_bytes(graph, work.microbatches)
+    # The paper's vector operators are charged for their lanes only.
+    return least_gemm_bytes(graph, work.microbatches, is_batch_folded=True)

@@ -1,0 +1,216 @@
+"""One model on one chip: its layers as schedule problems, its placement problem with scheduled times."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+
+from rephaze.errors import SpecError
+from rephaze.estimate.estimate_model import cost_model
+from rephaze.estimate.gemm_costs import GemmMemo
+from rephaze.hardware.energy import access_energy
+from rephaze.measure.chip_solver import ChipSolver
+from rephaze.measure.layer_problem import layer_problem
+from rephaze.measure.model_work import Memory, ModelWork
+from rephaze.measure.promising_units import promising_units
+from rephaze.schedule.solve import ScheduleMemo
+from rephaze.types.chip import Chip, chip_table
+from rephaze.types.latency import IMPOSSIBLE_CYCLES
+from rephaze.types.placement import LayerGraph, PlacementProblem, PlanLimits, RecomputePolicy
+from rephaze.types.scenario import Scenario
+from rephaze.types.schedule import Exclusion, ScheduleProblem
+from rephaze.types.stopping import UNSTOPPED, StopSignal
+
+DIRECTIONS = ("forward", "backward")
+
+
+def chip_solver(chip: Chip, scenario: Scenario, stop: StopSignal = UNSTOPPED) -> ChipSolver:
+    """The exact solver of a chip under a scenario's models and rules."""
+    return ChipSolver(
+        chip,
+        access_energy(chip_table([chip]), scenario.space.area_model),
+        cost_model(scenario.estimate_model),
+        Exclusion(scenario.all_cores_excludes),
+        GemmMemo(),
+        ScheduleMemo(),
+        stop=stop,
+    )
+
+
+def layer_problems(
+    model: str, chip: Chip, scenario: Scenario, *, tp: int, microbatch: int, layer: int | None = None
+) -> list[tuple[str, ScheduleProblem]]:
+    """The schedule problems of a layer on a chip, forward and backward, each with a title.
+
+    Args:
+        model: Zoo name or graph file.
+        chip: The chip.
+        scenario: Cost model, rules and network.
+        tp: Tensor-parallel degree.
+        microbatch: Samples at once.
+        layer: Position of the layer in the model; by default one of the kind that repeats most.
+    """
+    training = replace(scenario.training, tp_degrees=(tp,), microbatches=(microbatch,))
+    work = ModelWork(model, replace(scenario, training=training))
+    graph = work.graphs[tp]
+    kinds = graph.layer_type_of
+    if layer is not None and not 0 <= layer < len(kinds):
+        raise SpecError("layer", layer, f"{model} has layers 0 to {len(kinds) - 1}")
+    kind = max(set(kinds), key=kinds.count) if layer is None else kinds[layer]
+    solver = chip_solver(chip, scenario)
+    name = graph.layer_types[kind].name
+    return [
+        (
+            f"{model} {name} {direction}, tp {tp}, microbatch {microbatch}, on {chip.name}",
+            layer_problem(
+                solver.pass_table(work, tp, microbatch, kind, number),
+                chip,
+                work.passes[tp][kind][number].graph.edges,
+                solver.exclusion,
+            ),
+        )
+        for number, direction in enumerate(DIRECTIONS)
+    ]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class UnprovenPass:
+    """A pass of a layer type whose schedule was not proven shortest."""
+
+    layer: str
+    direction: str
+    tp: int
+    microbatch: int
+    makespan_cycles: int
+    bound_cycles: int
+    """No schedule is shorter than this."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ChipProblem:
+    """The placement problem of a model on a chip, and how far its layers' schedules are proven."""
+
+    problem: PlacementProblem
+    """Without the degrees and sizes that a bound shows to be slower than the best plan, or at which some layer
+    cannot run on the chip; possibly without any."""
+    num_passes: int
+    """Scheduled: forward and backward of every layer type at every degree and microbatch size left."""
+    unproven: tuple[UnprovenPass, ...]
+
+    @property
+    def said(self) -> str:
+        """What is not proven, in words; empty if nothing is."""
+        if not self.unproven:
+            return ""
+        return f"schedules of {len(self.unproven):,} of {self.num_passes:,} layer passes not proven"
+
+
+def placement_on_chip(
+    model: str,
+    chip: Chip,
+    scenario: Scenario,
+    on_unit: Callable[[int, int], None] = lambda _done, _all: None,
+    *,
+    limits: PlanLimits | None = None,
+) -> ChipProblem:
+    """The placement problem of a model on a cluster of one chip, every layer that matters scheduled.
+
+    Args:
+        model: Zoo name or graph file.
+        chip: The chip; its memory is what plans must fit.
+        scenario: Degrees and microbatch sizes to choose from, cluster, training.
+        on_unit: Told how many of the (degree, microbatch) pairs are scheduled, and of how many.
+        limits: Choices to be compared with the best plan: pairs that agree with them stay too.
+    """
+    work = ModelWork(model, scenario)
+    solver = chip_solver(chip, scenario)
+    memory = Memory(chip.hbm_bytes, chip.hbm_bytes_per_s)
+    pairs = _pairs_that_matter(work, solver, memory, limits, on_unit)
+    units = [next(u for u in work.units if (u.tp, u.microbatch) == pair) for pair in pairs]
+    problem = work.placement_problem(tuple(units), memory)
+    graphs = []
+    unproven: list[UnprovenPass] = []
+    for done, (unit, graph) in enumerate(zip(units, problem.graphs, strict=True)):
+        on_unit(done, len(units))
+        if any(impossible_passes(solver, work, unit.tp, unit.microbatch)):
+            continue
+        graphs.append(_with_times(graph, solver, work))
+        unproven.extend(_unproven(solver, work, unit.tp, unit.microbatch))
+    policies = {unit.policy for unit in work.units}
+    policy = policies.pop() if len(policies) == 1 else RecomputePolicy.AUTO
+    return ChipProblem(
+        problem=replace(problem, graphs=tuple(graphs), recompute=policy),
+        num_passes=sum(len(DIRECTIONS) * len(work.passes[tp]) for tp, _ in pairs),
+        unproven=tuple(unproven),
+    )
+
+
+def _pairs_that_matter(
+    work: ModelWork,
+    solver: ChipSolver,
+    memory: Memory,
+    limits: PlanLimits | None,
+    on_unit: Callable[[int, int], None],
+) -> tuple[tuple[int, int], ...]:
+    """Degrees and microbatch sizes that may have the best plan, or that were asked about."""
+    if len({unit.policy for unit in work.units}) > 1:
+        return work.pairs  # bounds hold for a policy each; the problem mixes them
+    best_s = math.inf
+    solved: list[tuple[int, int]] = []
+
+    def to_beat_s() -> float:
+        return best_s
+
+    for u in promising_units(solver, work, memory, to_beat_s):
+        unit = work.units[u]
+        on_unit(len(solved), len(work.pairs))
+        solved.append((unit.tp, unit.microbatch))
+        best_s = min(best_s, solver.solve(work, unit, memory, best_s).batch_s)
+    if not math.isfinite(best_s):
+        return work.pairs  # to say what is in the way
+
+    def is_asked(tp: int, microbatch: int) -> bool:
+        return limits is not None and limits.tp in (None, tp) and limits.microbatch in (None, microbatch)
+
+    return tuple(pair for pair in work.pairs if pair in solved or is_asked(*pair))
+
+
+def impossible_passes(solver: ChipSolver, work: ModelWork, tp: int, microbatch: int) -> Iterator[str]:
+    """The passes that have an operator no core of the chip can run."""
+    for kind, layer_type in enumerate(work.graphs[tp].layer_types):
+        for number, direction in enumerate(DIRECTIONS):
+            if solver.pass_times(work, tp, microbatch, kind, number).cycles >= IMPOSSIBLE_CYCLES:
+                yield f"{layer_type.name} {direction}"
+
+
+def _with_times(graph: LayerGraph, solver: ChipSolver, work: ModelWork) -> LayerGraph:
+    clock_hz = solver.chip.clock_hz
+    layers = []
+    for layer, kind in zip(graph.layers, work.layer_type_of, strict=True):
+        forward, backward = (solver.pass_times(work, graph.tp, graph.microbatch, kind, d) for d in (0, 1))
+        layers.append(
+            replace(
+                layer,
+                forward_s=forward.cycles / clock_hz,
+                backward_s=backward.cycles / clock_hz,
+                forward_bound_s=None if forward.is_proven else forward.bound_cycles / clock_hz,
+                backward_bound_s=None if backward.is_proven else backward.bound_cycles / clock_hz,
+            )
+        )
+    return replace(graph, layers=tuple(layers))
+
+
+def _unproven(solver: ChipSolver, work: ModelWork, tp: int, microbatch: int) -> Iterator[UnprovenPass]:
+    for kind, layer_type in enumerate(work.graphs[tp].layer_types):
+        for number, direction in enumerate(DIRECTIONS):
+            times = solver.pass_times(work, tp, microbatch, kind, number)
+            if not times.is_proven:
+                yield UnprovenPass(
+                    layer=layer_type.name,
+                    direction=direction,
+                    tp=tp,
+                    microbatch=microbatch,
+                    makespan_cycles=times.cycles,
+                    bound_cycles=times.bound_cycles,
+                )

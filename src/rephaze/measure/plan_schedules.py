@@ -1,0 +1,87 @@
+"""The schedules behind a plan's layer times, derived again for people to look at."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from dataclasses import replace
+
+from rephaze.measure.chip_solver import ChipSolver
+from rephaze.measure.layer_problem import layer_problem
+from rephaze.measure.model_on_chip import chip_solver
+from rephaze.measure.model_work import ModelWork
+from rephaze.schedule.solve import LayerSchedule
+from rephaze.types.chip import Chip
+from rephaze.types.schedule import (
+    PassSchedule,
+    Schedule,
+    ScheduleProblem,
+    ScheduleStatus,
+    scheduled,
+)
+from rephaze.types.search import ModelPlan, SearchResult, SearchSettings
+from rephaze.types.stopping import UNSTOPPED, StopSignal
+
+DIRECTIONS = ("forward", "backward")
+
+
+def block_schedules(
+    settings: SearchSettings, result: SearchResult, stop: StopSignal = UNSTOPPED
+) -> tuple[PassSchedule, ...]:
+    """Forward and backward pass of each model's most repeated layer type on the winning chip; none without one.
+
+    A model's layers are estimated and scheduled as the search did, at the degree and the microbatch size of its
+    plan. A model given as a file is read again: ``RephazeError`` if it is gone. ``StoppedError`` when cut.
+    """
+    if result.chip is None:
+        return ()
+    return tuple(one for plan in result.plans for one in _of_model(settings, result.chip, plan, stop))
+
+
+def _of_model(settings: SearchSettings, chip: Chip, plan: ModelPlan, stop: StopSignal) -> list[PassSchedule]:
+    # Only the plan's own degree and size: preparing the others would take most of the time.
+    training = replace(settings.scenario.training, tp_degrees=(plan.tp,), microbatches=(plan.microbatch,))
+    scenario = replace(settings.scenario, training=training)
+    work, solver = ModelWork(plan.model, scenario, stop), chip_solver(chip, scenario, stop)
+    kind, num_layers = Counter(work.layer_type_of).most_common(1)[0]
+    found = []
+    for direction, name in enumerate(DIRECTIONS):
+        problem, schedule = _pass(work, solver, plan, kind, direction)
+        found.append(
+            PassSchedule(
+                model=plan.model,
+                layer=work.graphs[plan.tp].layer_types[kind].name,
+                direction=name,
+                num_layers=num_layers,
+                tp=plan.tp,
+                microbatch=plan.microbatch,
+                clock_hz=chip.clock_hz,
+                problem=problem,
+                schedule=schedule,
+            )
+        )
+    return found
+
+
+def _pass(
+    work: ModelWork, solver: ChipSolver, plan: ModelPlan, kind: int, direction: int
+) -> tuple[ScheduleProblem, Schedule]:
+    began = time.perf_counter()
+    one_pass = work.passes[plan.tp][kind][direction]
+    table = solver.pass_table(work, plan.tp, plan.microbatch, kind, direction)
+    found = solver.schedule(one_pass, table)
+    problem = layer_problem(table, solver.chip, one_pass.graph.edges, solver.exclusion)
+    return problem, _schedule(problem, found, time.perf_counter() - began)
+
+
+def _schedule(problem: ScheduleProblem, found: LayerSchedule, solve_s: float) -> Schedule:
+    is_feasible = found.status is not ScheduleStatus.INFEASIBLE
+    starts = zip(problem.ops, found.start_cycles_o.tolist(), found.mode_o.tolist(), strict=True)
+    return Schedule(
+        status=found.status,
+        makespan_cycles=found.makespan_cycles,
+        bound_cycles=found.bound_cycles,
+        starts=tuple(scheduled(op, start, way) for op, start, way in starts) if is_feasible else (),
+        solve_s=solve_s,
+        reason="" if is_feasible else f"op {problem.ops[found.impossible_op].name!r} can run in no mode",
+    )

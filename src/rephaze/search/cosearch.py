@@ -1,0 +1,305 @@
+"""A search from settings to its answer and certificate, recorded as it goes."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rephaze.errors import SpecError
+from rephaze.hardware.space import DesignCensus, enumerate_designs
+from rephaze.measure.layer_bounds import ModelBounds
+from rephaze.search.certificate import bound_table, certify, nothing_certified
+from rephaze.search.engine import EngineOutcome, EngineProgress, run_best_first
+from rephaze.search.evaluator import SpaceEvaluator
+from rephaze.search.near_best import settle_near_best
+from rephaze.search.provenance import versions_of
+from rephaze.search.workers.base import Workers
+from rephaze.search.workers.start import start_workers
+from rephaze.store.opening import is_run
+from rephaze.store.run_store import RunStore
+from rephaze.types.run_record import Incumbent
+from rephaze.types.search import Certificate, Evaluation, SearchResult, SearchSettings, SearchStatus, Unsettled
+from rephaze.types.stopping import StoppedError, StopSignal
+
+Floats = NDArray[np.float64]
+
+BATCH_SIZE = 8
+"""Designs solved between two looks at the incumbent."""
+REFINE_SIZE = 4096
+PREPARATION_GRACE_S = 2.0
+"""The models' preparation may run over the limit by this much: without it there is not even a bound."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class SearchProgress:
+    """What a progress display shows."""
+
+    phase: str
+    elapsed_s: float
+    objective: float
+    bound: float
+    num_designs: int
+    num_open: int
+    num_solved: int
+
+
+OnProgress = Callable[[SearchProgress], None]
+
+
+def run_search(
+    settings: SearchSettings,
+    *,
+    folder: Path | None = None,
+    resume: bool = False,
+    num_workers: int = 1,
+    dask: str | None = None,
+    time_limit_s: float = math.inf,
+    count_within: float = 0.0,
+    on_progress: OnProgress = lambda _progress: None,
+    should_stop: Callable[[], bool] = lambda: False,
+) -> SearchResult:
+    """The best chip and plans, proven unless stopped early.
+
+    Args:
+        settings: What to search.
+        folder: Where the run is recorded; None keeps nothing.
+        resume: Go on with the run in ``folder``.
+        num_workers: Processes on this machine.
+        dask: Address of a Dask scheduler, whose workers are then used instead.
+        time_limit_s: After this the incumbent and its gap are the answer; holds to a few seconds.
+        count_within: After the proof also settle which designs lie within this fraction of the best.
+        on_progress: Called now and then; cannot fail the run.
+        should_stop: Asked all along, by this process; once True the search ends as at the time limit.
+    """
+    if not 0 <= count_within < 1:
+        raise SpecError("count_within", count_within, "must be a fraction from 0 to below 1", "0.01 is 1 %")
+    began = time.perf_counter()
+    stop = StopSignal(began + time_limit_s, should_stop)
+    try:
+        evaluator = SpaceEvaluator(settings, stop.later(PREPARATION_GRACE_S))
+    except StoppedError:
+        return _unprepared(settings, folder, resume, began)
+    store = _open(folder, resume, settings, evaluator.census)
+    try:
+        workers = start_workers(settings, evaluator, num_workers, dask, stop)
+        try:
+            return _Search(settings, evaluator, workers, store, began, stop, on_progress).run(count_within)
+        finally:
+            workers.close()
+    finally:
+        if store is not None:
+            store.close()
+
+
+def _unprepared(settings: SearchSettings, folder: Path | None, resume: bool, began: float) -> SearchResult:
+    """The answer of a search that had to stop before its models were ready."""
+    census = enumerate_designs(settings.scenario.space)
+    result = SearchResult(
+        status=SearchStatus.UNKNOWN,
+        objective=0.0,
+        bound=math.inf,
+        gap=math.inf,
+        design=None,
+        chip=None,
+        area_um2=0.0,
+        plans=(),
+        certificate=nothing_certified(census.num_designs),
+        reason="stopped before the models were prepared",
+        search_s=time.perf_counter() - began,
+    )
+    store = _open(folder, resume, settings, census)
+    if store is not None:
+        # An earlier session may know more.
+        if store.result() is None and not store.num_evaluations():
+            store.record_result(result)
+        store.close()
+    return result
+
+
+def _open(folder: Path | None, resume: bool, settings: SearchSettings, census: DesignCensus) -> RunStore | None:
+    if folder is None:
+        return None
+    versions = versions_of(settings)
+    if resume and is_run(folder):
+        store = RunStore.resume(folder, settings, versions)
+    else:
+        store = RunStore.create(folder, settings, versions)
+    store.record_designs(census.chips, census.area_um2_c)
+    return store
+
+
+class _Search:
+    """One run: the engine's callbacks and what they share."""
+
+    def __init__(
+        self,
+        settings: SearchSettings,
+        evaluator: SpaceEvaluator,
+        workers: Workers,
+        store: RunStore | None,
+        began: float,
+        stop: StopSignal,
+        on_progress: OnProgress,
+    ) -> None:
+        self.settings, self.evaluator, self.workers, self.store = settings, evaluator, workers, store
+        self.began, self.stop, self.on_progress = began, stop, on_progress
+        self._bounds: dict[int, tuple[list[ModelBounds], int]] = {}
+        """Where each refined design's bounds are: of which chunk, and at which place."""
+        self._last = EngineProgress(incumbent=None, bound=math.inf, num_open=0, num_refined=0, num_evaluated=0)
+
+    def run(self, count_within: float) -> SearchResult:
+        coarse = self.evaluator.coarse()
+        known: Sequence[Evaluation] = list(self.store.evaluations()) if self.store else []
+        outcome = run_best_first(
+            coarse,
+            self._evaluate,
+            tie_key=self._tie_key,
+            batch_size=BATCH_SIZE,
+            refine=self._refine,
+            refine_size=REFINE_SIZE,
+            known=known,
+            on_batch=self._on_batch,
+            should_stop=self.stop.is_over,
+            exhaustive=self.settings.exhaustive,
+        )
+        if outcome.is_complete:
+            # What an earlier session settled near the best counts too.
+            settle_near_best(
+                outcome,
+                coarse,
+                count_within,
+                refine=self._refine,
+                evaluate=self._evaluate,
+                batch_size=BATCH_SIZE,
+                refine_size=REFINE_SIZE,
+                known=known,
+                on_batch=self._on_near_batch,
+                should_stop=self.stop.is_over,
+            )
+        result = self._result(outcome, coarse)
+        if self.store is not None:
+            self.store.record_bounds(bound_table(self.evaluator, outcome, coarse))
+            self.store.record_result(result)
+        return result
+
+    def _refine(self, designs: Sequence[int]) -> Floats:
+        self._report("bounding")
+        found = self.workers.unit_bounds(designs)
+        for position, design in enumerate(designs):
+            self._bounds[design] = (found, position)
+        return self.evaluator.refined(designs, found)
+
+    def _evaluate(self, designs: Sequence[int], cutoff: float) -> Iterator[Evaluation | Unsettled]:
+        # Bounds are kept until they are used: a design taken up again has none left.
+        if missing := [design for design in designs if design not in self._bounds]:
+            try:
+                self._refine(missing)
+            except StoppedError:
+                return iter([Unsettled(design=design, bound=math.inf) for design in designs])
+        places = [self._bounds.pop(design) for design in designs]
+        bounds = [[own.chip(position) for own in found] for found, position in places]
+        return self.workers.evaluate(designs, bounds, cutoff)
+
+    def _on_batch(self, batch: list[Evaluation], progress: EngineProgress) -> None:
+        if self.store is not None:
+            self.store.record_evaluations(batch)
+            before = self._last.incumbent
+            if progress.incumbent is not None and progress.incumbent != before:
+                self.store.record_incumbent(
+                    Incumbent(
+                        elapsed_s=self._elapsed_s(),
+                        design=progress.incumbent.design,
+                        objective=progress.incumbent.objective,
+                        bound=progress.bound,
+                    )
+                )
+        self._last = progress
+        self._report("solving")
+
+    def _on_near_batch(self, batch: list[Evaluation], num_left: int) -> None:
+        if self.store is not None:
+            self.store.record_evaluations(batch)
+        self._last = replace(self._last, num_open=num_left, num_evaluated=self._last.num_evaluated + len(batch))
+        self._report("counting near the best")
+
+    def _report(self, phase: str) -> None:
+        incumbent = self._last.incumbent
+        self.on_progress(
+            SearchProgress(
+                phase=phase,
+                elapsed_s=self._elapsed_s(),
+                objective=incumbent.objective if incumbent else 0.0,
+                bound=self._last.bound,
+                num_designs=self.evaluator.census.num_designs,
+                num_open=self._last.num_open,
+                num_solved=self._last.num_evaluated,
+            )
+        )
+
+    def _elapsed_s(self) -> float:
+        return time.perf_counter() - self.began
+
+    def _tie_key(self, item: Evaluation) -> tuple[float, ...]:
+        """Smaller area, then less memory, then less energy."""
+        return (
+            float(self.evaluator.census.area_um2_c[item.design]),
+            float(sum(plan.hbm_bytes for plan in item.plans)),
+            sum(plan.energy_per_sample_j for plan in item.plans),
+        )
+
+    def _result(self, outcome: EngineOutcome, coarse: Floats) -> SearchResult:
+        census = self.evaluator.census
+        best = outcome.incumbent
+        certificate = certify(self.evaluator, outcome, coarse)
+        if best is None:
+            status = SearchStatus.INFEASIBLE if outcome.is_complete else SearchStatus.UNKNOWN
+            return SearchResult(
+                status=status,
+                objective=0.0,
+                bound=max(outcome.bound, 0.0),
+                gap=0.0 if outcome.is_complete else math.inf,
+                design=None,
+                chip=None,
+                area_um2=0.0,
+                plans=(),
+                certificate=certificate,
+                reason=_why_nothing(outcome, census.num_designs),
+                search_s=self._elapsed_s(),
+            )
+        gap = max(0.0, (outcome.bound - best.objective) / best.objective)
+        is_proven = outcome.is_complete and outcome.bound <= best.objective * (1 + 1e-12)
+        return SearchResult(
+            status=SearchStatus.OPTIMAL if is_proven else SearchStatus.FEASIBLE,
+            objective=best.objective,
+            bound=best.objective if is_proven else outcome.bound,
+            gap=0.0 if is_proven else gap,
+            design=best.design,
+            chip=census.chips.chip(best.design),
+            area_um2=float(census.area_um2_c[best.design]),
+            plans=best.plans,
+            certificate=certificate,
+            reason=_why_unproven(outcome, certificate, is_proven=is_proven),
+            search_s=self._elapsed_s(),
+        )
+
+
+def _why_unproven(outcome: EngineOutcome, certificate: Certificate, *, is_proven: bool) -> str:
+    reasons = [] if outcome.is_complete else ["stopped before everything was settled"]
+    if not is_proven and certificate.num_unproven:
+        reasons.append(f"schedules not proven on {certificate.num_unproven:,} designs that might do better")
+    return "; ".join(reasons)
+
+
+def _why_nothing(outcome: EngineOutcome, num_designs: int) -> str:
+    if not num_designs:
+        return "no design keeps to the limits of the space"
+    if not outcome.is_complete:
+        return "stopped before a plan was found"
+    reasons = {item.reason for item in outcome.evaluations.values() if item.reason}
+    return "; ".join(sorted(reasons)) or "no plan fits the memory of any design"

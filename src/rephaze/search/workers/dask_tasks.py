@@ -1,0 +1,187 @@
+"""What a Dask worker runs: designs in, plain records out.
+
+Arguments and replies are text, numbers and bytes only. A job's text says all a worker must know, so any worker
+can take any task, also one that joined late or took the place of a lost one; what it prepares for a job it
+keeps for the next task. What keeps a worker from taking part is a reply too: exceptions do not travel well.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import os
+import platform
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, fields
+from pathlib import Path
+from threading import Lock
+from typing import Any
+
+import numpy as np
+
+from rephaze.errors import RephazeError, RunError
+from rephaze.measure.layer_bounds import ModelBounds
+from rephaze.search.evaluator import SpaceEvaluator
+from rephaze.search.provenance import versions_of
+from rephaze.search.workers.warmup import use_one_thread
+from rephaze.store.record_json import canonical_text, from_json, json_text, to_json
+from rephaze.types.run_record import RunVersions
+from rephaze.types.search import SearchSettings, Unsettled
+from rephaze.types.stopping import StoppedError, StopSignal
+
+Packed = dict[str, tuple[Sequence[int], bytes]]
+"""Shape and little-endian bytes of each array of a ``ModelBounds``."""
+Reply = dict[str, Any]
+"""``refused`` (why), ``stopped`` (out of time), or what was asked for: ``bounds``, ``evaluation``, or
+``open_bound`` of a design left unsettled."""
+
+MAX_JOBS = 2
+"""Jobs a worker keeps ready: a driver that was killed never says that it is done."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Job:
+    """A search as workers know it."""
+
+    settings: SearchSettings
+    """Graph files by absolute path."""
+    versions: RunVersions
+    """Of the driver: other libraries or another rephaze might give other numbers."""
+    code_digest: str
+
+
+def job_text(settings: SearchSettings) -> str:
+    """The job of a search as the driver sends it along with every task."""
+    return canonical_text(to_json(_job(settings)))
+
+
+def bound_designs(job: str, designs: Sequence[int], time_left_s: float = math.inf) -> Reply:
+    """``bounds``: what ``SpaceEvaluator.unit_bounds`` gives, by model, packed.
+
+    Args:
+        job: The search.
+        designs: Positions in the space.
+        time_left_s: From now: clocks of two machines need not agree.
+    """
+
+    def bound(evaluator: SpaceEvaluator, stop: StopSignal) -> Reply:
+        return {"bounds": [packed_bounds(own) for own in evaluator.unit_bounds(designs, stop)]}
+
+    return _answered(job, bound, time_left_s)
+
+
+def solve_design(
+    job: str, design: int, bounds: Sequence[Packed], cutoff: float, time_left_s: float = math.inf
+) -> Reply:
+    """``evaluation``: the text of what ``SpaceEvaluator.evaluate`` gives.
+
+    Args:
+        job: The search.
+        design: Position in the space.
+        bounds: For each model, those of this design alone, packed.
+        cutoff: The incumbent's objective.
+        time_left_s: From now.
+    """
+
+    def solve(evaluator: SpaceEvaluator, stop: StopSignal) -> Reply:
+        found = evaluator.evaluate(design, [unpacked_bounds(own) for own in bounds], cutoff, stop)
+        if isinstance(found, Unsettled):
+            return {"open_bound": found.bound}
+        return {"evaluation": json_text(to_json(found))}
+
+    return _answered(job, solve, time_left_s)
+
+
+def forget(job: str) -> None:
+    """Let go of what was prepared for a job."""
+    with _one_task:
+        _evaluators.pop(job, None)
+
+
+def packed_bounds(bounds: ModelBounds) -> Packed:
+    """Bounds as shapes and bytes, the same on every machine."""
+    arrays = {field.name: getattr(bounds, field.name) for field in fields(bounds)}
+    return {name: (array.shape, array.astype("<f8").tobytes()) for name, array in arrays.items()}
+
+
+def unpacked_bounds(packed: Packed) -> ModelBounds:
+    """The bounds that ``packed_bounds`` packed."""
+    return ModelBounds(
+        **{
+            name: np.frombuffer(data, dtype="<f8").astype(np.float64).reshape(shape)
+            for name, (shape, data) in packed.items()
+        }
+    )
+
+
+_one_task = Lock()
+"""Memos and compiled loops are made for one thread: a worker with several takes one task at a time."""
+_evaluators: OrderedDict[str, SpaceEvaluator] = OrderedDict()
+
+
+def _answered(job: str, answer: Callable[[SpaceEvaluator, StopSignal], Reply], time_left_s: float) -> Reply:
+    stop = StopSignal(time.perf_counter() + time_left_s)
+    with _one_task:
+        try:
+            use_one_thread()
+            return answer(_evaluator(job, stop), stop)
+        except StoppedError:
+            return {"stopped": True}
+        except RephazeError as error:
+            return {"refused": f"process {os.getpid()} on {platform.node()}: {error}"}
+
+
+def _evaluator(job: str, stop: StopSignal) -> SpaceEvaluator:
+    if job in _evaluators:
+        _evaluators.move_to_end(job)
+        return _evaluators[job]
+    _check_same(json.loads(job))
+    evaluator = SpaceEvaluator(from_json(SearchSettings, json.loads(job)["settings"]), stop)
+    _evaluators[job] = evaluator
+    while len(_evaluators) > MAX_JOBS:
+        _evaluators.popitem(last=False)
+    return evaluator
+
+
+def _check_same(asked: dict[str, Any]) -> None:
+    """Raise if this worker might compute other numbers than the driver.
+
+    The job is compared as a document: another version of rephaze may know other fields.
+    """
+    from importlib.metadata import version
+
+    theirs, ours = asked["versions"], version("rephaze")
+    if theirs["rephaze"] != ours:
+        raise RunError(f"it has rephaze {ours}, the search runs {theirs['rephaze']}")
+    if asked["code_digest"] != code_digest():
+        raise RunError(f"its rephaze {ours} has other source files than the one that runs the search")
+    here = to_json(_job(from_json(SearchSettings, asked["settings"])))["versions"]
+    for name, wanted in theirs["packages"].items():
+        if here["packages"].get(name) != wanted:
+            raise RunError(f"it has {name} {here['packages'].get(name)}, the search runs with {wanted}")
+    for path, digest in theirs["input_digests"].items():
+        if here["input_digests"][path] != digest:
+            raise RunError(f"its file {path} differs from the one the search began with")
+
+
+def _job(settings: SearchSettings) -> Job:
+    try:
+        versions = versions_of(settings)
+    except OSError as error:
+        raise RunError(
+            f"cannot read {error.filename} ({error.strerror}); put it where every worker sees it"
+        ) from None
+    return Job(settings=settings, versions=versions, code_digest=code_digest())
+
+
+def code_digest() -> str:
+    """SHA-256 of the package's own source files."""
+    root = Path(__file__).parents[2]
+    found = hashlib.sha256()
+    for path in sorted(root.rglob("*.py")):
+        found.update(path.relative_to(root).as_posix().encode())
+        found.update(path.read_bytes())
+    return found.hexdigest()

@@ -1,0 +1,1 @@
+"""Studies around a search: baselines, gains by cause, sensitivity, trade-offs."""

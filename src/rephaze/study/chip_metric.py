@@ -1,0 +1,52 @@
+"""A chip judged alone, as layer-by-layer searches judge it: latency or energy-delay of a model's layers.
+
+No cluster, no plan, no memory limit: each layer's forward and backward pass of the smallest microbatch runs once
+on one chip. What such a search overlooks is what the comparison is to show.
+"""
+
+from __future__ import annotations
+
+import math
+from enum import StrEnum
+
+import numpy as np
+
+from rephaze.measure.chip_solver import ChipSolver
+from rephaze.measure.model_work import ModelWork
+from rephaze.measure.objective import combine
+from rephaze.search.evaluator import SpaceEvaluator
+from rephaze.types.latency import IMPOSSIBLE_CYCLES
+from rephaze.types.search import Aggregate
+
+
+class ChipMetric(StrEnum):
+    """What is minimised."""
+
+    LATENCY = "latency"
+    """Seconds of all layers, one after the other."""
+    ENERGY_DELAY = "EDP"
+    """Energy-delay product: joules times seconds."""
+
+
+def single_chip_cost(evaluator: SpaceEvaluator, solver: ChipSolver, metric: ChipMetric) -> float:
+    """The metric of one chip, geometric mean over models; infinite if a layer cannot run."""
+    costs = [_model_cost(solver, work, metric) for work in evaluator.works]
+    if not all(math.isfinite(cost) for cost in costs):
+        return math.inf
+    return float(combine(np.array(costs)[:, None], evaluator.settings.weights, Aggregate.GEOMEAN)[0])
+
+
+def _model_cost(solver: ChipSolver, work: ModelWork, metric: ChipMetric) -> float:
+    tp, microbatch = min(work.tp_degrees), min(work.scenario.training.microbatches)
+    num_cycles, energy_j = 0, 0.0
+    for kind in work.graphs[tp].layer_type_of:
+        for direction in (0, 1):
+            times = solver.pass_times(work, tp, microbatch, kind, direction)
+            if times.cycles >= IMPOSSIBLE_CYCLES:
+                return math.inf
+            num_cycles += times.cycles
+            energy_j += times.energy_j
+    latency_s = num_cycles / solver.chip.clock_hz
+    if metric is ChipMetric.LATENCY:
+        return latency_s
+    return latency_s * (energy_j + float(solver.energy.idle_w_c[0]) * latency_s)

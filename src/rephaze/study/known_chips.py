@@ -1,0 +1,58 @@
+"""Chips that exist, measured as the designs of a search are: with the best plan of every model."""
+
+from __future__ import annotations
+
+import math
+import time
+
+from rephaze.hardware.presets import load_presets, preset_chip
+from rephaze.search.evaluator import SpaceEvaluator
+from rephaze.study.baselines import tpuv4_of
+from rephaze.study.yardstick import Yardstick
+from rephaze.types.chip import Chip
+from rephaze.types.comparison import ChipAnswer
+from rephaze.types.search import SearchSettings
+from rephaze.types.space import AreaModel, DesignSpace
+from rephaze.types.stopping import UNSTOPPED, StoppedError, StopSignal
+
+FIRST = ("tpuv4", "a100-80gb")
+"""Measured before the others, in this order."""
+
+
+def known_chips(space: DesignSpace) -> list[Chip]:
+    """Presets that the space's area model can price, best known first.
+
+    The paper's area model knows the cores of its own template only: TPUv4 is the one chip it describes.
+    """
+    if space.area_model is AreaModel.PAPER:
+        return [tpuv4_of(space)]
+    whole = [name for name, preset in load_presets().items() if not preset.blanks]
+    return [preset_chip(name) for name in (*FIRST, *(name for name in whole if name not in FIRST))]
+
+
+def measure_known_chips(
+    settings: SearchSettings,
+    max_area_um2: float = math.inf,
+    budget_s: float = math.inf,
+    stop: StopSignal = UNSTOPPED,
+) -> list[ChipAnswer]:
+    """Known chips with their best plans, valued by the objective of the search.
+
+    Args:
+        settings: Of the search.
+        max_area_um2: Larger chips are left out.
+        budget_s: After this no further chip is begun; the first always is.
+        stop: Ends the work; chips measured by then are the answer.
+    """
+    began = time.perf_counter()
+    found: list[ChipAnswer] = []
+    try:
+        yardstick = Yardstick(SpaceEvaluator(settings, stop))
+        for chip in known_chips(settings.scenario.space):
+            if found and time.perf_counter() - began > budget_s:
+                break
+            if yardstick.area_um2(chip) <= max_area_um2:
+                found.append(yardstick.with_searched_plans(chip))
+    except StoppedError:
+        pass
+    return found

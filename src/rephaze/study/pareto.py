@@ -1,0 +1,227 @@
+"""What a run tells beyond its winner: the non-dominated designs it solved, and the best chip per area budget.
+
+A search for the best chip solves few designs exactly and drops the rest by bounds. The front is over the solved
+ones; a point is *proven* in throughput against area when no design of its own area or less is faster, nor, if it
+was not solved, has a bound above it. A budget is *proven* when the same holds of all designs within the budget;
+``solve`` settles those that stand in the way.
+
+Axis letters: p = point, d = design of the space.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rephaze.errors import RunError
+from rephaze.hardware.area import chip_area
+from rephaze.hardware.cost import chip_cost
+from rephaze.hardware.energy import full_power
+from rephaze.measure.objective import combine
+from rephaze.search.evaluator import SpaceEvaluator
+from rephaze.search.workers.start import start_workers
+from rephaze.store.reader import RunReader
+from rephaze.study.settle_budgets import REFINE_SIZE, OnBudget, settle_budgets
+from rephaze.types.pareto import ROUNDING, AreaBudget, ParetoFront, ParetoPoint
+from rephaze.types.search import Aggregate, Evaluation, Objective, SearchSettings
+from rephaze.types.space import AreaModel
+from rephaze.types.stopping import UNSTOPPED
+
+Floats = NDArray[np.float64]
+
+NUM_BUDGETS = 10
+
+
+def is_dominated(values_pv: Floats) -> NDArray[np.bool_]:
+    """Which points another one beats: as good in every column, better in one. Larger is better."""
+    dominated = np.zeros(len(values_pv), dtype=bool)
+    for p, own in enumerate(values_pv):
+        dominated[p] = bool(((values_pv >= own).all(axis=1) & (values_pv > own).any(axis=1)).any())
+    return dominated
+
+
+def front_of_run(
+    run: RunReader,
+    *,
+    finer: bool = True,
+    solve: bool = False,
+    num_workers: int = 1,
+    on_progress: OnBudget = lambda _progress: None,
+) -> ParetoFront:
+    """The front and the area budgets of a recorded run.
+
+    Args:
+        run: Open for reading.
+        finer: Also compute the layer bounds of unsolved designs where the cheap bound leaves a row unproven.
+        solve: Solve designs until every budget is proven (unless a schedule cannot be); nothing is recorded.
+        num_workers: Processes that solve.
+        on_progress: Told how far that is.
+    """
+    settings = run.info().settings
+    by_speed = replace(settings, objective=Objective.THROUGHPUT)
+    evaluator = SpaceEvaluator(by_speed)
+    stored = run.designs()
+    if stored is None or len(stored[0]) != evaluator.census.num_designs:
+        raise RunError(f"{run.folder}: holds no designs, or not those its settings describe")
+    evaluations = list(run.evaluations())
+    points = [_point(evaluator, settings, item) for item in evaluations if item.is_exact and item.plans]
+    num_recorded = len({point.design for point in points})
+    area_d = evaluator.census.area_um2_c
+    limit_um2 = settings.scenario.space.area_limit_um2
+    upper_d = _upper_bounds(evaluator, settings, evaluations)
+    if solve:
+        workers = start_workers(by_speed, evaluator, num_workers, None, UNSTOPPED)
+        try:
+            speeds = {point.design: point.samples_per_s for point in points}
+            found = settle_budgets(
+                evaluator, workers, upper_d, speeds, budgets_um2(limit_um2), on_progress=on_progress
+            )
+        finally:
+            workers.close()
+        points += [_point(evaluator, settings, item) for item in found]
+    elif finer:
+        _refine(evaluator, points, limit_um2, upper_d)
+    proven = _proven(points, area_d, upper_d)
+    points = [replace(point, is_proven=known) for point, known in zip(points, proven, strict=True)]
+    return ParetoFront(
+        num_designs=evaluator.census.num_designs,
+        num_solved_exactly=len({point.design for point in points}),
+        num_recorded=num_recorded,
+        points=non_dominated(points),
+        budgets=best_by_budget(points, limit_um2, area_d, upper_d),
+    )
+
+
+def non_dominated(points: Sequence[ParetoPoint]) -> tuple[ParetoPoint, ...]:
+    """The points no other beats in throughput, area, energy and cost together, fastest first."""
+    if not points:
+        return ()
+    values_pv = np.array(
+        [(one.samples_per_s, -one.area_um2, -one.energy_per_sample_j, -one.chip_usd) for one in points]
+    )
+    kept = [point for point, lost in zip(points, is_dominated(values_pv), strict=True) if not lost]
+    return tuple(sorted(kept, key=lambda point: (-point.samples_per_s, point.area_um2, point.design)))
+
+
+def budgets_um2(area_limit_um2: float) -> list[float]:
+    """The tenths of the area limit."""
+    return [area_limit_um2 * tenth / NUM_BUDGETS for tenth in range(1, NUM_BUDGETS + 1)]
+
+
+def best_by_budget(
+    points: Sequence[ParetoPoint], area_limit_um2: float, area_d: Floats, upper_d: Floats
+) -> tuple[AreaBudget, ...]:
+    """For each tenth of the area limit, the fastest solved chip within it and what the others could reach.
+
+    Args:
+        points: Solved designs.
+        area_limit_um2: Of the space.
+        area_d: Area of every design.
+        upper_d: A throughput each design cannot exceed; minus infinity where a point says it exactly.
+    """
+    budgets = []
+    for budget_um2 in budgets_um2(area_limit_um2):
+        within = [point for point in points if point.area_um2 <= budget_um2]
+        best = min(within, key=lambda point: (-point.samples_per_s, point.area_um2, point.design), default=None)
+        known = best.samples_per_s if best else 0.0
+        bound = max(known, float(upper_d[area_d <= budget_um2].max(initial=0.0)))
+        is_proven = bound <= known * (1 + ROUNDING)
+        budgets.append(
+            AreaBudget(
+                area_um2=budget_um2,
+                best=best,
+                bound_samples_per_s=known if is_proven else bound,
+                is_proven=is_proven,
+            )
+        )
+    return tuple(budgets)
+
+
+def _point(evaluator: SpaceEvaluator, settings: SearchSettings, item: Evaluation) -> ParetoPoint:
+    census = evaluator.census
+    one = census.chips.take(np.array([item.design]))
+    hbm_bytes = max(plan.hbm_bytes for plan in item.plans)
+    # Cost at the 7 nm of the corrected model, whatever model limits the area, with the memory the plans need.
+    area_um2_c = chip_area(one, AreaModel.CORRECTED).total_um2_c
+    cost = chip_cost(area_um2_c, np.array([hbm_bytes], dtype=np.int64))
+    energies = np.array([plan.energy_per_sample_j for plan in item.plans])[:, None]
+    throughputs = np.array([plan.samples_per_s for plan in item.plans])[:, None]
+    if settings.aggregate is Aggregate.WORST:
+        energy_j = float(energies.max())
+    else:
+        energy_j = float(combine(energies, settings.weights, settings.aggregate)[0])
+    return ParetoPoint(
+        design=item.design,
+        chip=census.chips.chip(item.design),
+        samples_per_s=float(combine(throughputs, settings.weights, settings.aggregate)[0]),
+        area_um2=float(census.area_um2_c[item.design]),
+        full_power_w=float(full_power(one, settings.scenario.space.area_model).total_w_c[0]),
+        energy_per_sample_j=energy_j,
+        chip_usd=float(cost.total_usd_c[0]),
+        is_proven=False,
+    )
+
+
+def _upper_bounds(
+    evaluator: SpaceEvaluator, settings: SearchSettings, evaluations: Sequence[Evaluation]
+) -> Floats:
+    """For each design, a throughput it cannot exceed; minus infinity where it is known exactly."""
+    upper_d = evaluator.coarse()
+    # Plans of least energy or on the best-priced memory say nothing of the fastest ones: then only the bounds by
+    # time hold.
+    is_memory_priced = (
+        settings.objective is Objective.PER_USD and len(settings.scenario.space.hbm_bytes_options) > 1
+    )
+    if settings.objective is not Objective.PER_WATT and not is_memory_priced:
+        factor_d = SpaceEvaluator(settings).value_factor
+        for item in evaluations:
+            # An exact value is a point itself; a bound above it is left by schedules not proven.
+            is_settled = item.is_exact and item.bound <= item.objective * (1 + ROUNDING)
+            known = -np.inf if is_settled else item.bound / float(factor_d[item.design])
+            upper_d[item.design] = min(float(upper_d[item.design]), known)
+    return upper_d
+
+
+def _refine(
+    evaluator: SpaceEvaluator, points: Sequence[ParetoPoint], area_limit_um2: float, upper_d: Floats
+) -> None:
+    """Lower the bounds that leave some point or budget unproven."""
+    asked = [int(d) for d in _questionable(points, area_limit_um2, evaluator.census.area_um2_c, upper_d)]
+    for start in range(0, len(asked), REFINE_SIZE):
+        chunk = asked[start : start + REFINE_SIZE]
+        refined = evaluator.refined(chunk, evaluator.unit_bounds(chunk))
+        upper_d[chunk] = np.minimum(upper_d[chunk], refined)
+
+
+def _questionable(
+    points: Sequence[ParetoPoint], area_limit_um2: float, area_d: Floats, upper_d: Floats
+) -> NDArray[np.intp]:
+    """Designs whose bound leaves a point of throughput against area, or a budget that has one, unproven."""
+    front = non_dominated([replace(point, energy_per_sample_j=0.0, chip_usd=0.0) for point in points])
+    is_asked = np.zeros(len(area_d), dtype=bool)
+    for point in front:
+        is_asked |= _threatens(point.samples_per_s, point.area_um2, area_d, upper_d)
+    for budget in best_by_budget(points, area_limit_um2, area_d, upper_d):
+        if budget.best is not None:
+            is_asked |= _threatens(budget.best.samples_per_s, budget.area_um2, area_d, upper_d)
+    return np.flatnonzero(is_asked)
+
+
+def _proven(points: Sequence[ParetoPoint], area_d: Floats, upper_d: Floats) -> list[bool]:
+    """For each point, whether no design of its area or less, solved or (by its bound) not, is faster."""
+    area_p = np.array([point.area_um2 for point in points])
+    fast_p = np.array([point.samples_per_s for point in points])
+    return [
+        not ((area_p <= point.area_um2) & (fast_p > point.samples_per_s)).any()
+        and not _threatens(point.samples_per_s, point.area_um2, area_d, upper_d).any()
+        for point in points
+    ]
+
+
+def _threatens(samples_per_s: float, area_um2: float, area_d: Floats, upper_d: Floats) -> NDArray[np.bool_]:
+    """Designs of this area or less whose bound is above this throughput."""
+    threatens: NDArray[np.bool_] = (area_d <= area_um2) & (upper_d > samples_per_s * (1 + ROUNDING))
+    return threatens

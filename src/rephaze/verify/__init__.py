@@ -1,0 +1,1 @@
+"""A recorded run derived again, slowly and independently."""

@@ -1,0 +1,114 @@
+"""Two traces at two microbatch sizes as one, every size affine in the microbatch; a third size checks it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from itertools import zip_longest
+
+from rephaze.errors import UnsupportedError
+from rephaze.types.graph import Affine
+from rephaze.workload.extract.trace import Trace, TracedOp, TracedTensor
+
+ONE = Affine(1)
+
+
+@dataclass(slots=True)
+class AffineTrace:
+    """A trace whose sizes hold for every microbatch."""
+
+    ops: list[TracedOp]
+    tensors: list[TracedTensor]
+    """At the first microbatch size: dtypes, origins, names, storages."""
+    shapes: list[tuple[Affine, ...]]
+    num_elements: list[Affine]
+    """At distinct addresses."""
+    storage_bytes: list[Affine]
+
+
+def affine_product(factors: Iterable[Affine]) -> Affine:
+    """The product, of which at most one factor may depend on the microbatch."""
+    const, varying = 1, None
+    for factor in factors:
+        if factor.per_sample == 0:
+            const *= factor.const
+        elif varying is None:
+            varying = factor
+        else:
+            raise UnsupportedError(
+                "a tensor grows with the square of the microbatch; only work in proportion to it is handled"
+            )
+    return Affine(const) if varying is None else varying.times(const)
+
+
+def merge(first: Trace, second: Trace) -> AffineTrace:
+    """The line through two traces; ``UnsupportedError`` if they did not run the same operators."""
+    _refuse_different(first, second)
+    sizes = (first.microbatch, second.microbatch)
+    pairs = list(zip(first.tensors, second.tensors, strict=True))
+    shapes = [tuple(_line(sizes, a, b) for a, b in zip(one.shape, two.shape, strict=True)) for one, two in pairs]
+    for shape in shapes:
+        affine_product(shape)
+    return AffineTrace(
+        ops=first.ops,
+        tensors=first.tensors,
+        shapes=shapes,
+        num_elements=[_line(sizes, one.num_distinct, two.num_distinct) for one, two in pairs],
+        storage_bytes=[_line(sizes, one.storage_bytes, two.storage_bytes) for one, two in pairs],
+    )
+
+
+def constant(trace: Trace) -> AffineTrace:
+    """A trace as it is, its sizes holding for its own microbatch only."""
+    return AffineTrace(
+        ops=trace.ops,
+        tensors=trace.tensors,
+        shapes=[tuple(Affine(size) for size in tensor.shape) for tensor in trace.tensors],
+        num_elements=[Affine(tensor.num_distinct) for tensor in trace.tensors],
+        storage_bytes=[Affine(tensor.storage_bytes) for tensor in trace.tensors],
+    )
+
+
+def check_against(merged: AffineTrace, third: Trace) -> None:
+    """Raise unless the merged sizes are those of a trace at yet another microbatch size."""
+    b = third.microbatch
+    wrong = [op.target for op, other in zip(merged.ops, third.ops, strict=False) if op.target != other.target]
+    agrees = (
+        not wrong
+        and len(merged.ops) == len(third.ops)
+        and all(
+            tuple(size.at(b) for size in shape) == tensor.shape
+            for shape, tensor in zip(merged.shapes, third.tensors, strict=True)
+        )
+        and all(
+            elements.at(b) == tensor.num_distinct
+            for elements, tensor in zip(merged.num_elements, third.tensors, strict=True)
+        )
+    )
+    if not agrees:
+        raise UnsupportedError(f"the model's sizes are not affine in the microbatch (checked at {b} samples)")
+
+
+def _refuse_different(first: Trace, second: Trace) -> None:
+    for number, (one, two) in enumerate(zip_longest(first.ops, second.ops)):
+        same = (
+            one is not None
+            and two is not None
+            and one.target == two.target
+            and one.inputs == two.inputs
+            and one.outputs == two.outputs
+        )
+        if not same:
+            names = [op.target if op is not None else "nothing" for op in (one, two)]
+            where = (one or two).module or "the model"
+            raise UnsupportedError(
+                f"the model runs different operators for {first.microbatch} and {second.microbatch} samples: "
+                f"number {number} in {where} is {names[0]} and {names[1]}"
+            )
+
+
+def _line(sizes: tuple[int, int], at_first: int, at_second: int) -> Affine:
+    slope, rest = divmod(at_second - at_first, sizes[1] - sizes[0])
+    if rest:
+        raise UnsupportedError("the model's sizes are not affine in the microbatch")
+    return Affine(at_first - slope * sizes[0], slope)

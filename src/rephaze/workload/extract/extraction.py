@@ -1,0 +1,133 @@
+"""A model's graph from its source: record, partition, lay out, assemble."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rephaze.errors import SpecError, UnsupportedError
+from rephaze.types.checks import check_choice, check_count
+from rephaze.types.graph import ModelGraph
+from rephaze.workload.extract.affine import AffineTrace, check_against, constant, merge
+from rephaze.workload.extract.aten import refuse_unknown
+from rephaze.workload.extract.blocks import Stack, find_stacks, only_traced_blocks, uncut
+from rephaze.workload.extract.partition import partition
+from rephaze.workload.extract.record import record_step
+from rephaze.workload.extract.sources import Source, require_torch, source_from_config, source_from_function
+from rephaze.workload.extract.whole_model import whole_model
+
+ATTENTION_MODES = ("fused", "eager")
+FITTED_MICROBATCHES = (2, 5)
+CHECKED_MICROBATCH = 3
+"""A size between the fitted ones: a graph that is not affine shows itself here."""
+
+
+def extract_config(
+    config: dict[str, Any],
+    *,
+    name: str,
+    seq_len: int | None = None,
+    dtype: str = "bfloat16",
+    attention: str = "fused",
+    training: bool = True,
+) -> ModelGraph:
+    """The graph of the model a Hugging Face ``config.json`` describes, at tp = 1.
+
+    Args:
+        config: The file's content; nothing is fetched and no weight is made.
+        name: The graph's name.
+        seq_len: Tokens a sample; None takes the longest the config allows.
+        dtype: Of parameters and activations.
+        attention: ``fused``, or ``eager`` with the scores in memory.
+        training: With the backward pass.
+    """
+    _check(attention, seq_len)
+    require_torch()
+    from rephaze.workload.extract.hugging_face import plain_masks, quiet_library
+
+    with quiet_library(), plain_masks():
+        source = source_from_config(config, name=name, seq_len=seq_len, dtype=dtype, attention=attention)
+        return extract_source(source, dtype=dtype, attention=attention, training=training)
+
+
+def extract_function(
+    text: str, *, dtype: str = "bfloat16", attention: str = "fused", training: bool = True
+) -> ModelGraph:
+    """The graph of what ``module.py:function`` returns for a microbatch size: a module and its inputs."""
+    _check(attention, None)
+    source = source_from_function(text, dtype=dtype)
+    return extract_source(source, dtype=dtype, attention=attention, training=training)
+
+
+def extract_source(source: Source, *, dtype: str, attention: str, training: bool) -> ModelGraph:
+    """The graph of a module, traced with as few of its blocks as tell them all."""
+    stacks = find_stacks(source.module)
+    try:
+        trace, saved_from = _affine_trace(source, stacks, attention, training)
+    except UnsupportedError:
+        # Some modules count on every block being there; the whole model's error is the one to tell.
+        if stacks == uncut(stacks):
+            raise
+        stacks = uncut(stacks)
+        trace, saved_from = _affine_trace(source, stacks, attention, training)
+    refuse_unknown(op.target for op in trace.ops)
+    return whole_model(
+        source,
+        stacks,
+        trace,
+        partition(saved_from, stacks),
+        dtype=dtype,
+        attention=attention,
+        training=training,
+    )
+
+
+def extract_at(source: Source, microbatch: int, *, dtype: str, attention: str) -> ModelGraph:
+    """The graph of a module recorded at one microbatch size only: every size is that size's constant.
+
+    Serves to check the affine graph, which must give the same figures at this size.
+    """
+    stacks = find_stacks(source.module)
+    with only_traced_blocks(source.module, stacks):
+        trace = record_step(
+            source.module,
+            source.inputs_at(microbatch),
+            microbatch=microbatch,
+            attention=attention,
+            training=True,
+        )
+    return whole_model(
+        source,
+        stacks,
+        constant(trace),
+        partition(trace, stacks),
+        dtype=dtype,
+        attention=attention,
+        training=True,
+    )
+
+
+def _affine_trace(
+    source: Source, stacks: tuple[Stack, ...], attention: str, training: bool
+) -> tuple[AffineTrace, Any]:
+    with only_traced_blocks(source.module, stacks):
+        traces = [
+            record_step(
+                source.module,
+                source.inputs_at(microbatch),
+                microbatch=microbatch,
+                attention=attention,
+                training=training,
+            )
+            for microbatch in (*FITTED_MICROBATCHES, CHECKED_MICROBATCH)
+        ]
+    merged = merge(traces[0], traces[1])
+    check_against(merged, traces[2])
+    return merged, traces[0]
+
+
+def _check(attention: str, seq_len: int | None) -> None:
+    check_choice("attention", attention, ATTENTION_MODES)
+    if seq_len is not None:
+        check_count("seq_len", seq_len, at_most=2**24)
+        if seq_len < 2:
+            raise SpecError("seq_len", seq_len, "must be at least 2: the loss needs a next token")

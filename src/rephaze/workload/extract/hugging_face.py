@@ -1,0 +1,125 @@
+"""How transformers is made to record attention our way: functions registered under names of our own.
+
+A registered name without a mask function also skips the library's mask code, which reads tensor values and so
+cannot run on meta tensors.
+"""
+
+from __future__ import annotations
+
+import sys
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cache
+from typing import Any
+
+from rephaze.workload.extract.substitutes import eager_attention, fused_attention
+
+
+def attention_name(model_class: Any, attention: str) -> str:
+    """The ``attn_implementation`` that records ``attention`` (fused or eager) for this class of model."""
+    _register()
+    if hasattr(sys.modules[model_class.__module__], "ALL_ATTENTION_FUNCTIONS"):
+        return f"rephaze_{attention}"
+    # Older code chooses by name and calls torch itself; that call is recorded as one operator too.
+    return "sdpa" if attention == "fused" and getattr(model_class, "_supports_sdpa", False) else "eager"
+
+
+@cache
+def _register() -> None:
+    from transformers import AttentionInterface
+
+    AttentionInterface.register("rephaze_fused", _fused)
+    AttentionInterface.register("rephaze_eager", _eager)
+
+
+def _is_causal(module: Any, kwargs: dict[str, Any], query: Any, key: Any) -> bool:
+    given = kwargs.get("is_causal")
+    causal = getattr(module, "is_causal", False) if given is None else given
+    return bool(causal) and query.shape[-2] == key.shape[-2]
+
+
+def _fused(
+    module: Any,
+    query: Any,
+    key: Any,
+    value: Any,
+    attention_mask: Any,
+    dropout: float = 0.0,
+    position_bias: Any = None,
+    **kwargs: Any,
+) -> tuple[Any, None]:
+    bias = attention_mask if position_bias is None else position_bias
+    out = fused_attention(
+        query, key, value, bias, dropout_p=dropout, is_causal=_is_causal(module, kwargs, query, key)
+    )
+    return out.transpose(1, 2), None
+
+
+def _eager(
+    module: Any,
+    query: Any,
+    key: Any,
+    value: Any,
+    attention_mask: Any,
+    dropout: float = 0.0,
+    position_bias: Any = None,
+    **kwargs: Any,
+) -> tuple[Any, None]:
+    bias = attention_mask if position_bias is None else position_bias
+    out = eager_attention(
+        query,
+        key,
+        value,
+        bias,
+        dropout_p=dropout,
+        is_causal=_is_causal(module, kwargs, query, key),
+        enable_gqa=True,
+    )
+    return out.transpose(1, 2).contiguous(), None
+
+
+@contextmanager
+def plain_masks() -> Iterator[None]:
+    """Masks of the right size without looking at token values, for models that pick attention by name."""
+    from transformers.masking_utils import ALL_MASK_ATTENTION_FUNCTIONS as FUNCTIONS
+
+    FUNCTIONS["eager"], FUNCTIONS["sdpa"] = _blank_mask, _no_mask
+    try:
+        yield
+    finally:
+        del FUNCTIONS["eager"], FUNCTIONS["sdpa"]
+
+
+def _blank_mask(
+    *_args: Any, q_length: int, kv_length: int, dtype: Any, device: Any = "meta", **_kwargs: Any
+) -> Any:
+    import torch
+
+    return torch.zeros((1, 1, q_length, kv_length), dtype=dtype, device=device)
+
+
+def _no_mask(*_args: Any, **_kwargs: Any) -> None:
+    return None
+
+
+def skip_data_checks(module: Any) -> None:
+    """Let models not look at token values to warn about padding: there are none on meta tensors."""
+    for part in module.modules():
+        if hasattr(part, "warn_if_padding_and_no_attention_mask"):
+            part.warn_if_padding_and_no_attention_mask = _no_mask
+
+
+@contextmanager
+def quiet_library() -> Iterator[None]:
+    """Silence the library's advice about training settings while the context is open."""
+    from transformers.utils import logging
+
+    level = logging.get_verbosity()
+    logging.set_verbosity_error()  # type: ignore[no-untyped-call]
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        logging.set_verbosity(level)

@@ -1,0 +1,1 @@
+"""Passes over model graphs that need no torch: tensor-parallel degree, fusion."""

@@ -1,0 +1,170 @@
+"""Operators merged as one kernel would run them: products with what follows, chains of elementwise work.
+
+A merged operator reads what its parts read from outside and writes what others read; what passes between its
+parts stays on the chip. Its vector work is listed part by part: it overlaps the product and costs time per
+element.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import replace
+
+from rephaze.types.graph import ModelGraph, Op, OpGraph, OpKind, TensorRole
+from rephaze.workload.derived_sizes import layer_type, op_graph
+from rephaze.workload.passes.row_kernels import row_groups
+
+ROW_WISE_FUNCTIONS = frozenset(
+    [
+        "softmax",
+        "softmax_backward",
+        "log_softmax",
+        "log_softmax_backward",
+        "layer_norm",
+        "layer_norm_backward",
+        "rms_norm",
+        "rms_norm_backward",
+        "batch_norm",
+        "batch_norm_backward",
+        "nll_loss",
+        "nll_loss_backward",
+        "sum",
+        "mean",
+        "max",
+        "var",
+        "cumsum",
+        "sort",
+        "topk",
+        "pool",
+        "pool_backward",
+        "mse_loss",
+    ]
+)
+"""Cost rules that look along an axis before they can write: they start a kernel rather than join one."""
+
+
+_PRODUCTS = (OpKind.GEMM, OpKind.ATTENTION)
+
+
+def fuse_graph(graph: ModelGraph) -> ModelGraph:
+    """The graph with each layer's operators merged to a fixed point; what backward keeps is unchanged."""
+    if graph.is_fused:
+        return graph
+    layers = tuple(
+        layer_type(
+            layer.name,
+            _fused(layer.forward, frozenset(tensor.name for tensor in layer.saved)),
+            _fused(layer.backward, frozenset()),
+            parameters=layer.parameters,
+            saved=layer.saved,
+            saved_inputs=layer.saved_inputs,
+            inputs=layer.inputs,
+        )
+        for layer in graph.layer_types
+    )
+    return replace(graph, layer_types=layers, is_fused=True)
+
+
+def _is_elementwise(op: Op) -> bool:
+    return op.kind is OpKind.VECTOR and all(work.function not in ROW_WISE_FUNCTIONS for work in op.vector)
+
+
+def _fused(graph: OpGraph, saved: frozenset[str]) -> OpGraph:
+    """Groups grown along edges with a single reader, each written as one operator.
+
+    Operators stand in topological order, so one sweep reaches the fixed point: a group only grows at its
+    tail, and everything its tail's reader reads stands before that reader.
+    """
+    maker = {t: number for number, op in enumerate(graph.ops) for t in op.outputs}
+    readers: dict[int, set[int]] = defaultdict(set)
+    for number, op in enumerate(graph.ops):
+        for tensor in op.inputs:
+            readers[tensor].add(number)
+    group_of: list[list[int]] = []
+    for number, op in enumerate(graph.ops):
+        group = _absorber(number, op, graph, maker, readers, group_of)
+        if group is None:
+            group_of.append([number])
+        else:
+            group.append(number)
+            group_of.append(group)
+    tails = [number for number, group in enumerate(group_of) if group[-1] == number]
+    merged = [_merged(graph, group_of[tail], readers, saved) for tail in tails]
+    return _with_row_kernels(op_graph(merged, graph.tensors), saved)
+
+
+def _with_row_kernels(graph: OpGraph, saved: frozenset[str]) -> OpGraph:
+    readers: dict[int, set[int]] = defaultdict(set)
+    for number, op in enumerate(graph.ops):
+        for tensor in op.inputs:
+            readers[tensor].add(number)
+    return op_graph([_merged(graph, group, readers, saved) for group in row_groups(graph)], graph.tensors)
+
+
+def _absorber(
+    number: int,
+    op: Op,
+    graph: OpGraph,
+    maker: dict[int, int],
+    readers: dict[int, set[int]],
+    group_of: list[list[int]],
+) -> list[int] | None:
+    """The group an operator joins: one whose results only it reads, a product's before a chain's."""
+    if not (op.kind is OpKind.VIEW or _is_elementwise(op)):
+        return None
+    found: list[int] | None = None
+    for tensor in op.inputs:
+        producer = maker.get(tensor)
+        if producer is None or group_of[producer][-1] != producer:
+            continue
+        group = group_of[producer]
+        tail, head = graph.ops[producer], graph.ops[group[0]]
+        grows = tail.kind in _PRODUCTS or tail.kind is OpKind.VIEW or _is_elementwise(tail)
+        alone = {r for t in tail.outputs for r in readers[t]} == {number}
+        starts_well = head.kind in (*_PRODUCTS, OpKind.VIEW, OpKind.VECTOR)
+        if not (grows and alone and starts_well and tail.gradient is op.gradient):
+            continue
+        if found is None or _has_product(graph, group) > _has_product(graph, found):
+            found = group
+    return found
+
+
+def _has_product(graph: OpGraph, group: list[int]) -> bool:
+    return any(graph.ops[member].kind in _PRODUCTS for member in group)
+
+
+def _merged(graph: OpGraph, group: list[int], readers: dict[int, set[int]], saved: frozenset[str]) -> Op:
+    parts = [graph.ops[member] for member in group]
+    if len(parts) == 1:
+        return parts[0]
+    inside = {t for part in parts for t in part.outputs}
+    members = set(group)
+
+    def leaves(number: int) -> bool:
+        tensor = graph.tensors[number]
+        is_kept = tensor.name in saved or tensor.storage in saved
+        return is_kept or tensor.role is TensorRole.OUTPUT or not readers[number] <= members
+
+    last = parts[-1].outputs
+    outputs = tuple(t for part in parts for t in part.outputs if t in last or leaves(t))
+    real = [part for part in parts if part.kind is not OpKind.VIEW] or parts[:1]
+    lead = next((part for part in real if part.kind in _PRODUCTS), real[0])
+    return replace(
+        lead,
+        target="+".join(part.target for part in real),
+        vector=tuple(work for part in parts for work in part.vector),
+        inputs=tuple(dict.fromkeys(t for part in parts for t in part.inputs if t not in inside)),
+        outputs=_one_a_storage(graph, outputs),
+    )
+
+
+def _one_a_storage(graph: OpGraph, outputs: tuple[int, ...]) -> tuple[int, ...]:
+    """Outputs without those that only show another's memory in a different shape.
+
+    The last view of a storage stands for it: it is the one read next.
+    """
+    by_storage: dict[str, int] = {}
+    for number in outputs:
+        tensor = graph.tensors[number]
+        by_storage[tensor.storage or tensor.name] = number
+    return tuple(by_storage.values())

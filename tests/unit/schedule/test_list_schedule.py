@@ -1,0 +1,48 @@
+import numpy as np
+import pytest
+
+from rephaze.schedule.list_schedule import first_schedule, improve
+from rephaze.schedule.parts import replay
+from rephaze.schedule.structure import compile_structure, series_parts
+from rephaze.schedule.tasks import make_task
+from rephaze.types.latency import Engine
+
+
+def random_task(seed, exclusive):
+    rng = np.random.default_rng(seed)
+    size = 20
+    engines = [list(Engine)[k] for k in rng.integers(0, 4, size)]
+    edges = [(a, b) for b in range(size) for a in range(b) if rng.random() < 0.08]
+    structure = compile_structure([*engines, Engine.VECTOR], edges)  # the last is free of all: one part
+    (part,) = series_parts(structure, structure.takes_time)
+    cycles = rng.integers(1, 90, (size + 1, 2))
+    shares = rng.integers(0, 60, (size + 1, 2))
+    all_cores = np.array([[False, True]] * len(part.ops))
+    return make_task(part, cycles[part.ops], all_cores, shares[part.ops], None, 2, 2, 100, exclusive)
+
+
+@pytest.mark.parametrize("exclusive", [False, True])
+@pytest.mark.parametrize("seed", range(10))
+def test_list_schedules_are_valid_and_moves_only_improve_them(seed, exclusive):
+    task = random_task(seed, exclusive)
+    size = len(task.dur_im)
+    weight = np.zeros((size, 2))
+    start, mode = np.zeros(size, dtype=np.int64), np.zeros(size, dtype=np.int64)
+    bound, makespan = first_schedule(task, 100, weight, start, mode)
+    assert replay(task, start, mode) == makespan >= bound
+    shorter = improve(
+        task.dur_im,
+        task.need_imr,
+        task.cap_r,
+        task.pred_start,
+        task.pred_index,
+        100,
+        bound,
+        0.02,
+        7,
+        mode,
+        start,
+        makespan,
+    )
+    assert replay(task, start, mode) == shorter <= makespan
+    assert shorter >= bound

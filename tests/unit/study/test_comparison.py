@@ -1,0 +1,232 @@
+"""Baselines and gains on a handful of chips: one yardstick, seeds that repeat, factors that multiply."""
+
+import math
+from dataclasses import fields, replace
+
+import numpy as np
+import pytest
+
+from rephaze.errors import SpecError
+from rephaze.hardware.area import chip_area
+from rephaze.hardware.presets import preset_chip
+from rephaze.search.evaluator import SpaceEvaluator
+from rephaze.search.settings import resolve_settings
+from rephaze.study.baselines import (
+    SEARCHED,
+    TPUV4_EXPERT,
+    TPUV4_SEARCHED,
+    _area_groups,
+    search_at_random,
+    search_by_area_groups,
+    search_spotlight_style,
+    tpuv4_of,
+)
+from rephaze.study.chip_metric import ChipMetric, single_chip_cost
+from rephaze.study.comparison import RecordedRun, common_run, compare_baselines, own_settings
+from rephaze.study.gains import chips_between, split_gain
+from rephaze.study.yardstick import Yardstick
+from rephaze.types.chip import chip_table
+from rephaze.types.comparison import ChipAnswer
+from rephaze.types.search import Objective
+from rephaze.units import GIB
+
+TRAINING = {"microbatches": [1], "tp_degrees": [1], "recompute": ["none", "stage"]}
+DEFAULT = {
+    "num_tensor_cores": [4, 8],
+    "tensor_width": [128],
+    "tensor_depth": [128],
+    "num_vector_cores": [2],
+    "vector_lanes": [2048],
+    "global_buffer_mib": [64],
+    "num_hbm_stacks": [2],
+}
+PAPER = {
+    "num_tensor_cores": [4, 8],
+    "num_vector_cores": [2, 16],
+    "tensor_width": [128],
+    "tensor_depth": [128],
+    "global_buffer_mib": [16, 32],
+}
+
+
+def yardstick_of(scenario, space, models=("bert-large",), **search):
+    changes = {"training": TRAINING, "space": space, "search": search}
+    return Yardstick(SpaceEvaluator(resolve_settings(models, scenario=scenario, changes=changes)))
+
+
+@pytest.fixture(scope="module")
+def default():
+    return yardstick_of("default", DEFAULT)
+
+
+@pytest.fixture(scope="module")
+def paper():
+    return yardstick_of("paper", PAPER)
+
+
+def exact(yardstick, design):
+    bounds = yardstick.evaluator.unit_bounds([design])
+    return yardstick.evaluator.evaluate(design, bounds, -math.inf)
+
+
+@pytest.mark.parametrize("scenario", ["default", "paper"])
+def test_a_design_measures_the_same_as_in_the_search(request, scenario):
+    yardstick = request.getfixturevalue(scenario)
+    for design in range(0, yardstick.evaluator.census.num_designs, 3):
+        found = exact(yardstick, design)
+        measured = yardstick.with_searched_plans(yardstick.evaluator.census.chips.chip(design))
+        assert measured.objective == found.objective == yardstick.of_evaluation(found).objective
+        assert [plan.hbm_bytes for plan in measured.plans] == [plan.hbm_bytes for plan in found.plans]
+
+
+@pytest.mark.parametrize("objective", [Objective.PER_AREA, Objective.PER_USD, Objective.PER_WATT])
+def test_other_objectives_measure_the_same_as_in_the_search(objective):
+    yardstick = yardstick_of("default", DEFAULT, objective=str(objective))
+    found = exact(yardstick, 1)
+    measured = yardstick.with_searched_plans(yardstick.evaluator.census.chips.chip(1))
+    assert measured.objective == pytest.approx(found.objective, rel=1e-12)
+
+
+def test_tpuv4_is_the_papers_in_the_papers_space_and_the_preset_elsewhere(default, paper):
+    assert tpuv4_of(default.settings.scenario.space) == preset_chip("tpuv4")
+    space = paper.settings.scenario.space
+    chip = tpuv4_of(space)
+    assert (chip.num_tensor_cores, chip.num_lanes, chip.hbm_bytes) == (8, 256, 32 * GIB)
+    assert chip_area(chip_table([chip]), space.area_model).total_um2_c[0] == space.area_limit_um2
+
+
+def test_groups_fall_in_area_and_hold_every_design_once():
+    area = np.array([25_000.0, 9_999.0, 10_000.0, 29_999.9, 31_000.0, 0.0])
+    assert list(_area_groups(area)) == [[4], [0, 3], [2], [1, 5]]
+
+
+def test_the_heuristic_stops_after_five_groups_without_a_rise(paper):
+    found = search_by_area_groups(paper, budget=100)
+    areas = paper.evaluator.census.area_um2_c
+    order = np.argsort(-areas)
+    values = [exact(paper, int(design)).objective for design in order]
+    # Areas differ by far more than a group: one design a group.
+    best, since, looked = -math.inf, 0, 0
+    for value in values:
+        looked += 1
+        since = 0 if value > best else since + 1
+        best = max(best, value)
+        if since == 5:
+            break
+    assert (found.objective, found.num_evaluations) == (best, looked)
+    assert "own rule" in found.note if since == 5 else "every group" in found.note
+
+
+def test_the_heuristic_keeps_to_its_budget(paper):
+    found = search_by_area_groups(paper, budget=2)
+    assert found.num_evaluations == 2
+    assert found.note == "stopped by the budget after 2 groups"
+
+
+def test_random_search_is_the_best_of_what_it_drew_and_repeats(paper):
+    first, again = (search_at_random(paper, 3, seed=5) for _ in range(2))
+    drawn = np.random.default_rng(5).choice(paper.evaluator.census.num_designs, size=3, replace=False)
+    assert first.objective == max(exact(paper, int(design)).objective for design in drawn)
+    assert first.answer == again.answer
+    everything = search_at_random(paper, 1000, seed=5)
+    assert everything.num_evaluations == paper.evaluator.census.num_designs
+
+
+@pytest.mark.parametrize("metric", list(ChipMetric))
+def test_spotlight_style_with_every_chip_tried_is_the_best_single_chip(paper, metric):
+    evaluator = paper.evaluator
+    num_designs = evaluator.census.num_designs
+    costs = [single_chip_cost(evaluator, evaluator.solver(design), metric) for design in range(num_designs)]
+    expert, searched = search_spotlight_style(paper, metric, 1000, seed=0)
+    want = evaluator.census.chips.chip(int(np.argmin(costs)))
+    assert expert.answer.chip == searched.answer.chip == want
+    assert expert.objective <= searched.objective
+    assert expert.num_evaluations == num_designs
+
+
+def test_the_chips_between_change_one_cause_at_a_time():
+    first, last = preset_chip("tpuv4"), replace(preset_chip("tpuv4"), num_tensor_cores=4, hbm_bytes=64 * GIB)
+    ways = chips_between(first, last)
+    assert [cause for cause, _ in ways] == ["vector lanes", "MACs", "buffer", "HBM"]
+    assert [chip.num_tensor_cores for _, chip in ways] == [8, 4, 4, 4]
+    assert [chip.hbm_bytes // GIB for _, chip in ways] == [32, 32, 32, 64]
+    faster = chips_between(first, replace(last, clock_hz=2e9))
+    assert faster[-1][0] == "clock"
+    end = faster[-1][1]
+    assert all(
+        getattr(end, field.name) == getattr(replace(last, clock_hz=2e9), field.name)
+        for field in fields(end)
+        if field.name != "name"
+    )
+
+
+def test_factors_multiply_to_the_gain_and_the_search_is_best(paper):
+    settings = paper.settings
+    found = compare_baselines(settings, budget=3)
+    by_name = {one.name: one for one in found.baselines}
+    assert found.status == "optimal"
+    assert [one.name for one in found.baselines[:2]] == [TPUV4_EXPERT, TPUV4_SEARCHED]
+    winner = by_name[SEARCHED]
+    others = [one for one in found.baselines if "tpuv4" not in one.name]
+    assert all(one.objective <= winner.objective * (1 + 1e-12) for one in others)
+    gains = found.gains
+    product = math.prod(step.gain_factor for step in gains.steps)
+    assert product == pytest.approx(gains.total_gain_factor, rel=1e-12)
+    assert gains.total_gain_factor == pytest.approx(winner.objective / by_name[TPUV4_EXPERT].objective)
+    assert [step.cause for step in gains.steps][:2] == ["placement", "vector lanes"]
+    limit_um2 = settings.scenario.space.area_limit_um2
+    for step in gains.steps:
+        assert step.exceeds_area_limit == (step.answer.area_um2 > limit_um2 * (1 + 1e-12))
+
+
+def test_without_an_expert_plan_the_split_starts_at_the_searched_plan(default):
+    chip = preset_chip("tpuv4")
+    searched = default.with_searched_plans(chip)
+    missing = replace(searched, objective=0.0, plans=(None,), reason="no expert plan is published")
+    winner = default.with_searched_plans(replace(chip, hbm_bytes_per_s=2 * chip.hbm_bytes_per_s))
+    gains = split_gain(default, missing, searched, winner)
+    assert gains.start == TPUV4_SEARCHED
+    assert "no expert plan is published" in gains.note
+    assert gains.total_gain_factor == pytest.approx(math.prod(step.gain_factor for step in gains.steps))
+    assert gains.steps[-1].cause == "HBM"
+    assert gains.steps[-1].gain_factor == pytest.approx(gains.total_gain_factor)
+
+
+def test_a_chip_on_the_way_that_runs_nothing_counts_with_the_next_change(default, monkeypatch):
+    chip = preset_chip("tpuv4")
+    searched = default.with_searched_plans(chip)
+    winner = replace(searched, objective=2 * searched.objective)
+
+    def nothing(way: object) -> ChipAnswer:
+        return replace(searched, chip=way, objective=0.0, plans=(None,))
+
+    monkeypatch.setattr(default, "with_searched_plans", nothing)
+    gains = split_gain(default, searched, searched, winner)
+    assert [step.cause for step in gains.steps] == ["placement", "vector lanes and MACs and buffer and HBM"]
+    assert gains.steps[-1].gain_factor == 2.0
+    assert split_gain(default, searched, replace(searched, objective=0.0), winner) is None
+
+
+def test_sharing_costs_nobody_less_than_nothing():
+    yardstick = yardstick_of("paper", PAPER | {"global_buffer_mib": [16]}, models=("bert-large", "vit-large"))
+    found = compare_baselines(yardstick.settings, budget=1, own_best=True)
+    assert [one.model for one in found.sharing] == ["bert-large", "vit-large"]
+    for one in found.sharing:
+        assert one.is_proven
+        assert one.lost_fraction == pytest.approx(1 - one.common_samples_per_s / one.own_samples_per_s)
+        assert one.lost_fraction >= -1e-12
+    assert compare_baselines(yardstick.settings, budget=1).sharing == ()
+
+
+def test_runs_of_other_settings_are_refused(default, tmp_path):
+    result = None
+    both = replace(default.settings, models=("bert-large", "opt-350m"), weights=(1.0, 1.0))
+    common = RecordedRun(folder=tmp_path / "both", settings=both, result=result)
+    own = RecordedRun(folder=tmp_path / "own", settings=own_settings(both, "opt-350m"), result=result)
+    assert common_run([own, common]) is common
+    with pytest.raises(SpecError, match="one of bert-large, opt-350m alone"):
+        common_run([common, replace(own, settings=own_settings(both, "gpt2-xl"))])
+    with pytest.raises(SpecError, match="other settings"):
+        common_run([common, replace(own, settings=replace(own.settings, objective=Objective.PER_AREA))])
+    with pytest.raises(SpecError, match="at least 1"):
+        compare_baselines(default.settings, budget=0)
