@@ -16,11 +16,11 @@ from rephaze.place.precision import named_precision
 from rephaze.place.solver import Placer
 from rephaze.types.cluster import Cluster, NetworkLevel, flat_cluster
 from rephaze.types.placement import (
-    CostModel,
     LayerCost,
     LayerGraph,
     LayerLink,
     Optimizer,
+    PlacementModel,
     PlacementProblem,
     RecomputePolicy,
     SolveStatus,
@@ -68,8 +68,8 @@ def two_towers(tp, microbatch, depth=24):
     return LayerGraph(tp=tp, microbatch=microbatch, layers=line.layers, links=links)
 
 
-def problem_of(graphs, num_devices, cost_model=CostModel.ONE_F_ONE_B, memory_gib=80):
-    is_paper = cost_model is CostModel.PAPER
+def problem_of(graphs, num_devices, cost_model=PlacementModel.ONE_F_ONE_B, memory_gib=80):
+    is_paper = cost_model is PlacementModel.PAPER
     optimizer = Optimizer.SGD if is_paper else Optimizer.ADAM
     levels = (
         NetworkLevel(num_devices=8, bytes_per_s=300e9, latency_s=1e-6),
@@ -93,18 +93,18 @@ def problem_of(graphs, num_devices, cost_model=CostModel.ONE_F_ONE_B, memory_gib
 DEGREES = (1, 2, 4, 8)
 
 
-@pytest.mark.parametrize("cost_model", list(CostModel), ids=str)
+@pytest.mark.parametrize("cost_model", list(PlacementModel), ids=str)
 @pytest.mark.parametrize("num_devices", [1024, 16384])
 def test_gpt3_four_degrees(benchmark, cost_model, num_devices):
-    graphs = [gpt3_graph(tp, 1, tied=cost_model is not CostModel.PAPER) for tp in DEGREES]
+    graphs = [gpt3_graph(tp, 1, tied=cost_model is not PlacementModel.PAPER) for tp in DEGREES]
     placer = Placer(problem_of(graphs, num_devices, cost_model))
     placer.solve()
     assert benchmark(placer.solve).status is SolveStatus.OPTIMAL
 
 
-@pytest.mark.parametrize("cost_model", list(CostModel), ids=str)
+@pytest.mark.parametrize("cost_model", list(PlacementModel), ids=str)
 def test_gpt3_from_scratch(benchmark, cost_model):
-    graphs = [gpt3_graph(tp, 1, tied=cost_model is not CostModel.PAPER) for tp in DEGREES]
+    graphs = [gpt3_graph(tp, 1, tied=cost_model is not PlacementModel.PAPER) for tp in DEGREES]
     problem = problem_of(graphs, 1024, cost_model)
     assert benchmark(lambda: Placer(problem).solve()).status is SolveStatus.OPTIMAL
 
@@ -122,7 +122,7 @@ def test_gpt3_below_a_cutoff(benchmark):
     assert benchmark(placer.solve, cutoff_s=cutoff_s).status is SolveStatus.CUTOFF
 
 
-@pytest.mark.parametrize("cost_model", list(CostModel), ids=str)
+@pytest.mark.parametrize("cost_model", list(PlacementModel), ids=str)
 def test_two_towers_of_24(benchmark, cost_model):
     problem = problem_of([two_towers(tp, 1) for tp in (1, 4)], 256, cost_model)
     Placer(problem).solve()
@@ -153,7 +153,7 @@ def test_peak_memory_of_a_process_stays_below_200_mb():
 
 def main():
     """Solve the large cases and print the most memory the process ever held, in MB."""
-    for cost_model in CostModel:
+    for cost_model in PlacementModel:
         Placer(problem_of([gpt3_graph(tp, 1) for tp in DEGREES], 16384, cost_model)).solve()
     print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024)
 

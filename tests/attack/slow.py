@@ -10,7 +10,7 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from rephaze.estimate.estimate_model import cost_model
+from rephaze.estimate.estimate_model import named_estimate_model
 from rephaze.estimate.estimator import Estimator
 from rephaze.estimate.gemm_costs import GemmMemo
 from rephaze.hardware.energy import access_energy
@@ -25,11 +25,11 @@ from rephaze.types.chip import Chip, chip_table
 from rephaze.types.graph import OpGraph
 from rephaze.types.latency import IMPOSSIBLE_CYCLES
 from rephaze.types.placement import (
-    CostModel,
     LayerCost,
     LayerGraph,
     LayerLink,
     Optimizer,
+    PlacementModel,
     PlacementProblem,
     PricedPlan,
     RecomputePolicy,
@@ -91,7 +91,7 @@ def schedule_op_graph(
 ) -> tuple[ScheduleProblem, Schedule]:
     """The operators of one pass on one chip, mapped and scheduled from nothing."""
     energy = access_energy(chip_table([chip]), scenario.space.area_model)
-    model = cost_model(scenario.estimate_model)
+    model = named_estimate_model(scenario.estimate_model)
     estimator = Estimator(chip_table([chip]), energy, scenario.cluster, model, memo or GemmMemo())
     table = estimator.modes(graph, microbatch)
     # Names repeat in some graphs; positions do not.
@@ -252,7 +252,7 @@ def placement_problem(
         LayerLink(src=e.src, dst=e.dst, payload_bytes=float(e.payload_bytes.at(microbatch))) for e in graph.edges
     ]
     tied = [TiedWeights(layers=t.layers, param_bytes=float(t.param_bytes)) for t in graph.tied]
-    model = CostModel(scenario.placement_model)
+    model = PlacementModel(scenario.placement_model)
     return PlacementProblem(
         cost_model=model,
         cluster=scenario.cluster,
@@ -265,5 +265,5 @@ def placement_problem(
         precision=named_precision(training.precision, optimizer),
         global_batch=training.global_batch,
         # The paper's cost function has no optimizer step.
-        hbm_bytes_per_s=None if model is CostModel.PAPER else chip.hbm_bytes_per_s,
+        hbm_bytes_per_s=None if model is PlacementModel.PAPER else chip.hbm_bytes_per_s,
     )

@@ -9,11 +9,11 @@ from rephaze.place.precision import named_precision
 from rephaze.place.price import price_stage
 from rephaze.types.cluster import Cluster, NetworkLevel, flat_cluster
 from rephaze.types.placement import (
-    CostModel,
     LayerCost,
     LayerGraph,
     LayerLink,
     Optimizer,
+    PlacementModel,
     PlacementProblem,
     PlannedStage,
     Recompute,
@@ -37,7 +37,7 @@ def random_problem(seed, cost_model, kind, max_layers=6):
     rng = random.Random(seed)
     num_layers = rng.randint(1, max_layers)
     pairs = random_links(rng, num_layers, kind)
-    is_paper = cost_model is CostModel.PAPER
+    is_paper = cost_model is PlacementModel.PAPER
     coarse = rng.random() < 0.4  # whole numbers make ties and exactly met limits
 
     def draw(low, high):
@@ -127,7 +127,7 @@ def modes_of(policy, in_flight):
 def brute_force(problem, accept=lambda graph, dp, stages: True):
     """The least batch time over every plan, recompute choices included, from the cost model's formulas."""
     best = math.inf
-    is_paper = problem.cost_model is CostModel.PAPER
+    is_paper = problem.cost_model is PlacementModel.PAPER
     num_devices, levels = problem.cluster.num_devices, problem.cluster.levels
     for graph in problem.graphs:
         pairs = [(link.src, link.dst) for link in graph.links]

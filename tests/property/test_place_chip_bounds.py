@@ -14,11 +14,11 @@ from rephaze.place.precision import named_precision
 from rephaze.place.solver import Placer
 from rephaze.types.cluster import flat_cluster
 from rephaze.types.placement import (
-    CostModel,
     LayerCost,
     LayerGraph,
     LayerLink,
     Optimizer,
+    PlacementModel,
     PlacementProblem,
     RecomputePolicy,
 )
@@ -34,7 +34,7 @@ SEEDS = st.integers(min_value=0, max_value=2**32)
 def line_problem(params, *, payload_bytes, memory_bytes, num_devices, num_microbatches):
     """Layers in a line of links with a second's transfer per byte, under 1F1B, nothing sharded."""
     return PlacementProblem(
-        cost_model=CostModel.ONE_F_ONE_B,
+        cost_model=PlacementModel.ONE_F_ONE_B,
         cluster=flat_cluster(num_devices, 1.0),
         device_memory_bytes=memory_bytes,
         graphs=(layer_graph(params, [(v, v + 1) for v in range(len(params) - 1)], payload_bytes=payload_bytes),),
@@ -48,7 +48,7 @@ def line_problem(params, *, payload_bytes, memory_bytes, num_devices, num_microb
 def branching_problem(params, links, sharded, *, tp, memory_bytes, num_devices, num_microbatches):
     """Any acyclic layers under the paper's rules; transfers are free."""
     return PlacementProblem(
-        cost_model=CostModel.PAPER,
+        cost_model=PlacementModel.PAPER,
         cluster=flat_cluster(num_devices, 1e12),
         device_memory_bytes=memory_bytes,
         graphs=(layer_graph(params, links, sharded=sharded, tp=tp),),
@@ -139,7 +139,9 @@ def test_wide_and_narrow_layers_that_branch(seed):
 
 @settings(max_examples=200, deadline=None)
 @given(
-    seed=SEEDS, cost_model=st.sampled_from(list(CostModel)), kind=st.sampled_from(["line", "skips", "branching"])
+    seed=SEEDS,
+    cost_model=st.sampled_from(list(PlacementModel)),
+    kind=st.sampled_from(["line", "skips", "branching"]),
 )
 def test_any_problem_at_any_scale_of_work(seed, cost_model, kind):
     rng = random.Random(seed)

@@ -19,9 +19,9 @@ from rephaze.place.simulate import Activity, formula_gap_s, replay_plan, run_1f1
 from rephaze.place.solver import Placer
 from rephaze.types.cluster import Cluster
 from rephaze.types.placement import (
-    CostModel,
     LayerCost,
     LayerLink,
+    PlacementModel,
     PlanLimits,
     RecomputePolicy,
     SolveStatus,
@@ -33,7 +33,7 @@ _spec.loader.exec_module(cases)
 
 KINDS = ("line", "skips", "branching")
 SEEDS = st.integers(min_value=0, max_value=2**32)
-MODELS = pytest.mark.parametrize("cost_model", list(CostModel), ids=str)
+MODELS = pytest.mark.parametrize("cost_model", list(PlacementModel), ids=str)
 
 
 def least_batch_s(problem, limits=None):
@@ -173,7 +173,7 @@ def test_bounds_of_many_chips_are_never_above_the_optimum(cost_model, seed):
 @settings(max_examples=60, deadline=None)
 @given(seed=SEEDS, kind=st.sampled_from(KINDS))
 def test_bounds_charge_each_option_the_level_its_narrowest_pipeline_reaches(seed, kind):
-    problem = cases.random_problem(seed, CostModel.ONE_F_ONE_B, kind)
+    problem = cases.random_problem(seed, PlacementModel.ONE_F_ONE_B, kind)
     placer = Placer(problem)
     for prepared, options, _, transfer_s_o in ChipBounds(placer, [0] * len(problem.graphs[0].layers))._options:
         assert len(transfer_s_o) == len(options.depth_o)
@@ -203,7 +203,7 @@ def test_a_cutoff_changes_nothing_but_the_work(cost_model, seed, factor):
 @settings(max_examples=150, deadline=None)
 @given(seed=SEEDS)
 def test_out_of_work_the_answer_is_a_plan_and_a_bound(seed):
-    placer = Placer(cases.random_problem(seed, CostModel.ONE_F_ONE_B, "branching"))
+    placer = Placer(cases.random_problem(seed, PlacementModel.ONE_F_ONE_B, "branching"))
     exact, hasty = placer.solve(), placer.solve(max_labels=1)
     assert hasty.bound_s <= exact.batch_s * (1 + 1e-12)
     if hasty.status is SolveStatus.OPTIMAL:
@@ -219,7 +219,7 @@ def test_out_of_work_the_answer_is_a_plan_and_a_bound(seed):
 @settings(max_examples=200, deadline=None)
 @given(seed=SEEDS)
 def test_the_replay_stays_within_the_stated_gap(seed):
-    problem = cases.random_problem(seed, CostModel.ONE_F_ONE_B, random.Random(seed).choice(KINDS))
+    problem = cases.random_problem(seed, PlacementModel.ONE_F_ONE_B, random.Random(seed).choice(KINDS))
     placement = find_placement(problem)
     if placement.best is None:
         return

@@ -22,7 +22,7 @@ class Tiling(StrEnum):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class CostModel:
+class EstimateModel:
     """Everything the estimates need beside chip and operator."""
 
     name: str
@@ -42,16 +42,16 @@ class CostModel:
     """One multiply-accumulate (divisor tiling; the padded one reads the chip's energy)."""
 
 
-DEFAULT = CostModel(
+DEFAULT = EstimateModel(
     name="default", version="5", tiling=Tiling.PADDED, has_memory_terms=True, has_network_latency=True
 )
-PAPER = CostModel(
+PAPER = EstimateModel(
     name="paper", version="2", tiling=Tiling.DIVISORS, has_memory_terms=False, has_network_latency=False
 )
-COST_MODELS = {model.name: model for model in (DEFAULT, PAPER)}
+ESTIMATE_MODELS = {model.name: model for model in (DEFAULT, PAPER)}
 
 
-def cost_model(name: str) -> CostModel:
+def named_estimate_model(name: str) -> EstimateModel:
     """The parameter set of this name."""
-    check_choice("cost_model", name, COST_MODELS)
-    return COST_MODELS[name]
+    check_choice("cost_model", name, ESTIMATE_MODELS)
+    return ESTIMATE_MODELS[name]

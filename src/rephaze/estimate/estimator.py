@@ -20,7 +20,7 @@ from rephaze.estimate.costs import (
     share_of,
     whole_cycles,
 )
-from rephaze.estimate.estimate_model import CostModel
+from rephaze.estimate.estimate_model import EstimateModel
 from rephaze.estimate.gemm_costs import Dims, GemmColumns, GemmMemo
 from rephaze.estimate.vector import lane_cycles, paper_vector_cost, vector_cost, vector_energy_j
 from rephaze.estimate.vector_weights import paper_lane_cycles
@@ -76,7 +76,7 @@ class Estimator:
         chips: ChipTable,
         energy: AccessEnergy,
         cluster: Cluster,
-        model: CostModel,
+        model: EstimateModel,
         memo: GemmMemo | None = None,
         bandwidth_share: float = 1.0,
         wider: Estimator | None = None,

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rephaze.estimate.costs import ChipRates, ModeCost, bounded_by_memory
-from rephaze.estimate.estimate_model import CostModel, Tiling
+from rephaze.estimate.estimate_model import EstimateModel, Tiling
 from rephaze.estimate.gemm_default.bounds import padded_bound_cycles
 from rephaze.estimate.gemm_default.mapper import REGISTER_BYTES_PER_MAC, CoreShapes, map_shapes
 from rephaze.estimate.gemm_paper.mapper import DivisorProblem, map_divisors
@@ -57,7 +57,7 @@ class GemmColumns:
         self,
         rates: ChipRates,
         num_cores_c: NDArray[np.int64],
-        model: CostModel,
+        model: EstimateModel,
         memo: GemmMemo,
         wider: GemmColumns | None = None,
     ) -> None:
@@ -196,7 +196,7 @@ def _core_shapes(rows: Floats) -> CoreShapes:
 
 
 def _divisor_cost(
-    dims: Dims, shapes: CoreShapes, s: int, register_j_per_byte: float, model: CostModel
+    dims: Dims, shapes: CoreShapes, s: int, register_j_per_byte: float, model: EstimateModel
 ) -> list[float]:
     """One GEMM by the paper's cost function; the batch is folded into the rows, words have two bytes."""
     word_pj = ELEMENT_BYTES / J_PER_PJ

@@ -8,7 +8,7 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from rephaze.estimate.estimate_model import CostModel, Tiling, cost_model
+from rephaze.estimate.estimate_model import EstimateModel, Tiling, named_estimate_model
 from rephaze.estimate.gemm_default.mapper import PaddedProblem, map_padded
 from rephaze.estimate.gemm_paper.mapper import DivisorProblem, map_divisors
 from rephaze.types.files import check_format, validate
@@ -57,7 +57,7 @@ def answer_gemm_problem(data: dict[str, Any]) -> dict[str, Any]:
     """The answer to one problem: cycles, energy_pj, mapping, bound_cycles, solve_s, status."""
     check_format(data, FORMAT, "problem")
     problem = validate(GemmProblemFile, data)
-    model = cost_model(problem.cost_model)
+    model = named_estimate_model(problem.cost_model)
     _compile(model)
     started = time.perf_counter()
     found = _solve(problem, model)
@@ -78,7 +78,7 @@ def answer_gemm_problem(data: dict[str, Any]) -> dict[str, Any]:
 
 
 @cache
-def _compile(model: CostModel) -> None:
+def _compile(model: EstimateModel) -> None:
     """Have the search compiled (once a machine) or loaded, so that times are those of the search."""
     one = {"register": 1.0, "scratchpad": 1.0, "global_buffer": 1.0, "dram": 1.0}
     sizes = {"rows_n": 1, "features_k": 1, "reduction_c": 1, "num_tensor_cores": 1, "width": 1, "depth": 1}
@@ -86,7 +86,7 @@ def _compile(model: CostModel) -> None:
     _solve(GemmProblemFile.model_validate({"format": FORMAT, **sizes, **words, "pj_per_access": one}), model)
 
 
-def _solve(problem: GemmProblemFile, model: CostModel) -> GemmEstimate:
+def _solve(problem: GemmProblemFile, model: EstimateModel) -> GemmEstimate:
     pj = problem.pj_per_access
     if model.tiling is Tiling.DIVISORS:
         return map_divisors(

@@ -9,7 +9,7 @@ from enum import Enum, auto
 import numpy as np
 from numpy.typing import NDArray
 
-from rephaze.estimate.estimate_model import CostModel as EstimateModel
+from rephaze.estimate.estimate_model import EstimateModel
 from rephaze.estimate.estimator import Estimator
 from rephaze.estimate.gemm_costs import GemmMemo
 from rephaze.measure.model_work import Memory, ModelWork, PassWork, Unit

@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from rephaze.estimate.estimate_model import CostModel, Tiling
+from rephaze.estimate.estimate_model import EstimateModel, Tiling
 from rephaze.estimate.gemm_default.mapper import REGISTER_BYTES_PER_MAC
 from rephaze.estimate.least_work import ELEMENT_BYTES, least_gemm_bytes, least_hbm_bytes, least_macs
 from rephaze.measure.model_work import ModelWork
@@ -20,7 +20,9 @@ from rephaze.units import J_PER_PJ
 Floats = NDArray[np.float64]
 
 
-def least_energy_per_sample_j(work: ModelWork, chips: ChipTable, energy: AccessEnergy, model: CostModel) -> Floats:
+def least_energy_per_sample_j(
+    work: ModelWork, chips: ChipTable, energy: AccessEnergy, model: EstimateModel
+) -> Floats:
     """Dynamic energy no plan goes below: multiply-accumulates with their registers and compulsory HBM traffic.
 
     The least over the degrees, each with what all members of its groups spend.
@@ -29,7 +31,7 @@ def least_energy_per_sample_j(work: ModelWork, chips: ChipTable, energy: AccessE
     return least_c
 
 
-def _at_degree(work: ModelWork, tp: int, chips: ChipTable, energy: AccessEnergy, model: CostModel) -> Floats:
+def _at_degree(work: ModelWork, tp: int, chips: ChipTable, energy: AccessEnergy, model: EstimateModel) -> Floats:
     graph = work.graphs[tp]
     gemm_mac_j_c = _gemm_mac_j(energy, model)
     counts = np.bincount(np.array(graph.layer_type_of), minlength=len(graph.layer_types))
@@ -45,14 +47,14 @@ def _at_degree(work: ModelWork, tp: int, chips: ChipTable, energy: AccessEnergy,
     return total
 
 
-def _gemm_mac_j(energy: AccessEnergy, model: CostModel) -> Floats:
+def _gemm_mac_j(energy: AccessEnergy, model: EstimateModel) -> Floats:
     """One multiply-accumulate of a GEMM with its registers, as each model's mapper counts it."""
     if model.tiling is Tiling.DIVISORS:
         return model.mac_pj * J_PER_PJ + ELEMENT_BYTES * energy.register_j_per_byte_c
     return energy.mac_j_c + REGISTER_BYTES_PER_MAC * energy.register_j_per_byte_c
 
 
-def _hbm_bytes(graph: OpGraph, work: ModelWork, model: CostModel) -> float:
+def _hbm_bytes(graph: OpGraph, work: ModelWork, model: EstimateModel) -> float:
     if model.has_memory_terms:
         return least_hbm_bytes(graph, work.microbatches)
     # The paper's vector operators are charged for their lanes only.

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
 from rephaze.errors import SpecError
-from rephaze.estimate.estimate_model import cost_model
+from rephaze.estimate.estimate_model import named_estimate_model
 from rephaze.estimate.gemm_costs import GemmMemo
 from rephaze.hardware.energy import access_energy
 from rephaze.measure.chip_solver import ChipSolver
@@ -30,7 +30,7 @@ def chip_solver(chip: Chip, scenario: Scenario, stop: StopSignal = UNSTOPPED) ->
     return ChipSolver(
         chip,
         access_energy(chip_table([chip]), scenario.space.area_model),
-        cost_model(scenario.estimate_model),
+        named_estimate_model(scenario.estimate_model),
         Exclusion(scenario.all_cores_excludes),
         GemmMemo(),
         ScheduleMemo(),

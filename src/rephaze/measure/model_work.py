@@ -16,11 +16,11 @@ from rephaze.place.solver import Placer
 from rephaze.schedule.structure import ScheduleStructure, compile_structure
 from rephaze.types.graph import LayerType, ModelGraph, OpGraph
 from rephaze.types.placement import (
-    CostModel,
     LayerCost,
     LayerGraph,
     LayerLink,
     Optimizer,
+    PlacementModel,
     PlacementProblem,
     Recompute,
     RecomputePolicy,
@@ -119,9 +119,9 @@ class ModelWork:
         """The problem with layer times left at zero, to be filled for each chip."""
         training = self.scenario.training
         optimizer = Optimizer(training.optimizer)
-        is_paper = self.scenario.placement_model == CostModel.PAPER
+        is_paper = self.scenario.placement_model == PlacementModel.PAPER
         return PlacementProblem(
-            cost_model=CostModel(self.scenario.placement_model),
+            cost_model=PlacementModel(self.scenario.placement_model),
             cluster=self.scenario.cluster,
             device_memory_bytes=float(memory.hbm_bytes),
             graphs=tuple(self.layer_graph(unit) for unit in units),

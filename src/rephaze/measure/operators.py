@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from rephaze.estimate.attention import attention_lane_cycles
 from rephaze.estimate.costs import ModeCost
-from rephaze.estimate.estimate_model import cost_model
+from rephaze.estimate.estimate_model import named_estimate_model
 from rephaze.estimate.estimator import Estimator, engine_of
 from rephaze.estimate.least_work import FLOPS_PER_MAC, num_macs
 from rephaze.estimate.vector import lane_cycles
@@ -34,7 +34,7 @@ def estimate_operators(
         cluster: The network of the collectives.
         model_name: ``default`` or ``paper``.
     """
-    model = cost_model(model_name)
+    model = named_estimate_model(model_name)
     chips = chip_table([chip])
     area_model = AreaModel.PAPER if model_name == "paper" else AreaModel.CORRECTED
     estimator = Estimator(chips, access_energy(chips, area_model), cluster, model)

@@ -12,12 +12,12 @@ from rephaze.place.price import price_plan
 from rephaze.place.solver import PAPER_LONGEST_LOAD_S, Placer, Solution
 from rephaze.types.cluster import Cluster, NetworkLevel, flat_cluster
 from rephaze.types.placement import (
-    CostModel,
     LayerCost,
     LayerGraph,
     LayerLink,
     Optimizer,
     Placement,
+    PlacementModel,
     PlacementProblem,
     PlanLimits,
     PricedPlan,
@@ -152,7 +152,7 @@ def warm_up() -> None:
         name="a", param_bytes=1.0, activation_bytes=1.0, forward_s=1.0, backward_s=1.0, is_sharded=False
     )
     graph = LayerGraph(tp=1, microbatch=1, layers=(layer, replace(layer, name="b")), links=())
-    for cost_model in CostModel:
+    for cost_model in PlacementModel:
         problem = PlacementProblem(
             cost_model=cost_model,
             cluster=flat_cluster(2, 1.0),

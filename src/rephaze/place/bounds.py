@@ -26,7 +26,7 @@ from rephaze.place.arrays import Floats, Ints
 from rephaze.place.paper_bounds import lower_paper_line
 from rephaze.place.prepare import Options, PreparedGraph, options_of
 from rephaze.place.solver import Placer
-from rephaze.types.placement import CostModel
+from rephaze.types.placement import PlacementModel
 
 _BISECTION_STEP = 1e-3
 
@@ -63,7 +63,7 @@ class ChipBounds:
             times: For each graph of the problem, (forward_s_ct, backward_s_ct), chips x layer types; times
                 that are themselves lower bounds give a lower bound.
         """
-        is_paper = self._placer.problem.cost_model is CostModel.PAPER
+        is_paper = self._placer.problem.cost_model is PlacementModel.PAPER
         bound_c = np.full(len(times[0][0]), np.inf)
         for prepared, options, next_depth_o, transfer_s_o in self._options:
             forward_ct, backward_ct = times[prepared.position]
@@ -129,7 +129,7 @@ class ChipBounds:
 
     def _least_transfers(self, prepared: PreparedGraph, options: Options) -> Floats:
         """Least time of one transfer for each option: a pipeline wider than a group leaves it."""
-        if self._placer.problem.cost_model is CostModel.PAPER:
+        if self._placer.problem.cost_model is PlacementModel.PAPER:
             return np.full(len(options.depth_o), prepared.transfer_s_l[-1])
         group_l = self._placer.links.num_devices_l
         # Of a depth there are as many options as degrees: once a depth is enough.

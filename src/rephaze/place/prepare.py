@@ -21,7 +21,7 @@ from rephaze.place.degrees import (
 )
 from rephaze.place.network import Links
 from rephaze.place.stages import MemoryRules, StageTable, tabulate_stages
-from rephaze.types.placement import CostModel, LayerGraph, PlacementProblem, PlanLimits, RecomputePolicy
+from rephaze.types.placement import LayerGraph, PlacementModel, PlacementProblem, PlanLimits, RecomputePolicy
 
 Run = tuple[Ints, Ints, int, int, int]
 """One search: microbatches and dp of its candidates, least and most stages, most microbatches in flight."""
@@ -95,7 +95,7 @@ def prepare_graph(
 ) -> PreparedGraph:
     """The problem's graph at ``position``, ready to be solved under ``limits``."""
     graph = problem.graphs[position]
-    is_paper = problem.cost_model is CostModel.PAPER
+    is_paper = problem.cost_model is PlacementModel.PAPER
     num_devices, num_layers = problem.cluster.num_devices, len(graph.layers)
     arrays = arrays_of(graph, shape)
     rules = memory_rules(problem, limits)
@@ -155,7 +155,7 @@ def options_of(
     heaviest_bytes_s: Floats,
 ) -> Options:
     """What a plan can be, given the least parameters of its heaviest stage by depth (from 1)."""
-    is_paper = problem.cost_model is CostModel.PAPER
+    is_paper = problem.cost_model is PlacementModel.PAPER
     depths = range(1, prepared.stages_most + 1)
     if is_paper:
         # Only the first stage's count: on a line it holds the first layer.
@@ -185,7 +185,7 @@ def memory_rules(problem: PlacementProblem, limits: PlanLimits) -> MemoryRules:
     return MemoryRules(
         memory_bytes=float(problem.device_memory_bytes),
         resident_ratio=problem.precision.resident_ratio,
-        is_paper=problem.cost_model is CostModel.PAPER,
+        is_paper=problem.cost_model is PlacementModel.PAPER,
         mode_limit_r={
             RecomputePolicy.NONE: (most, 0, 0),
             RecomputePolicy.BLOCK: (0, most, 0),

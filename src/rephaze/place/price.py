@@ -16,9 +16,9 @@ from rephaze.errors import SpecError
 from rephaze.place.network import pipeline_level, replica_level
 from rephaze.types.placement import (
     BatchTime,
-    CostModel,
     LayerCost,
     LayerGraph,
+    PlacementModel,
     PlacementProblem,
     Plan,
     PlannedStage,
@@ -37,7 +37,7 @@ def price_plan(problem: PlacementProblem, plan: Plan) -> PricedPlan:
     """
     graph = graph_of(problem, plan)
     _check_stages(graph, plan)
-    is_paper = problem.cost_model is CostModel.PAPER
+    is_paper = problem.cost_model is PlacementModel.PAPER
     num_microbatches = problem.microbatches_of(graph)
     if not 1 <= plan.dp <= num_microbatches:
         raise SpecError("dp", plan.dp, f"must be from 1 to the number of microbatches, {num_microbatches}")
@@ -243,7 +243,7 @@ def _with_batch_terms(
     position: int,
 ) -> StageCost:
     """The stage with what it costs once a batch."""
-    if problem.cost_model is CostModel.PAPER:
+    if problem.cost_model is PlacementModel.PAPER:
         sync = 4 * (plan.dp - 1) / plan.dp * stage.param_bytes / bytes_per_s if position == 0 else 0.0
         return replace(stage, sync_s=sync)
     precision, sync_s, step_s, tied_s = problem.precision, 0.0, 0.0, 0.0
@@ -267,14 +267,14 @@ def _width(graph: LayerGraph, stage: PlannedStage) -> int:
 
 
 def _working_bytes(problem: PlacementProblem, layers: Sequence[LayerCost]) -> float:
-    if problem.cost_model is CostModel.PAPER:
+    if problem.cost_model is PlacementModel.PAPER:
         return 0.0
     return max(layer.working_bytes for layer in layers)
 
 
 def _copied_weights(problem: PlacementProblem, graph: LayerGraph, inside: set[int]) -> tuple[float, int]:
     """Bytes and number of tied weights a stage holds although another stage owns them."""
-    if problem.cost_model is CostModel.PAPER:
+    if problem.cost_model is PlacementModel.PAPER:
         return 0.0, 0
     copied = [
         tied.param_bytes
@@ -295,7 +295,7 @@ def _entering_bytes(problem: PlacementProblem, graph: LayerGraph, layers: Sequen
     """What stage recompute keeps of a microbatch: the tensors that enter the stage."""
     inside = set(layers)
     entering = [link for link in graph.links if link.dst in inside and link.src not in inside]
-    if problem.cost_model is CostModel.PAPER:
+    if problem.cost_model is PlacementModel.PAPER:
         return _added(link.payload_bytes for link in entering)
     largest: dict[int, float] = {}
     for link in entering:

@@ -17,11 +17,11 @@ from rephaze.types.checks import check_choice, check_count, check_number
 from rephaze.types.cluster import Cluster, NetworkLevel, flat_cluster
 from rephaze.types.files import check_format, validate
 from rephaze.types.placement import (
-    CostModel,
     LayerCost,
     LayerGraph,
     LayerLink,
     Optimizer,
+    PlacementModel,
     PlacementProblem,
     Plan,
     PlannedStage,
@@ -134,7 +134,7 @@ def parse_problem(data: dict[str, Any]) -> PlacementProblem:
     """
     check_format(data, PROBLEM_FORMAT, "problem")
     text = validate(_ProblemText, data)
-    cost_model = CostModel(text.cost_model)
+    cost_model = PlacementModel(text.cost_model)
     cluster = _cluster(text.cluster, cost_model)
     check_number("cluster.device_memory_bytes", text.cluster.device_memory_bytes, at_least=1e-9)
     num_microbatches = _microbatches(text.training, cost_model)
@@ -182,7 +182,7 @@ def parse_plan(data: dict[str, Any]) -> tuple[PlacementProblem, Plan]:
     return problem, Plan(tp=text.plan.tp, dp=text.plan.dp, microbatch=text.plan.microbatch, stages=tuple(stages))
 
 
-def _cluster(text: _ClusterText, cost_model: CostModel) -> Cluster:
+def _cluster(text: _ClusterText, cost_model: PlacementModel) -> Cluster:
     check_count("cluster.num_devices", text.num_devices, at_most=2**30)
     if (text.link_bytes_per_s is None) == (text.levels is None):
         raise SpecError("cluster", text.link_bytes_per_s, "give link_bytes_per_s or levels, one of them")
@@ -190,7 +190,7 @@ def _cluster(text: _ClusterText, cost_model: CostModel) -> Cluster:
         check_number("cluster.link_bytes_per_s", text.link_bytes_per_s, at_least=1e-9)
         assert text.link_bytes_per_s is not None
         return flat_cluster(text.num_devices, text.link_bytes_per_s)
-    if cost_model is CostModel.PAPER:
+    if cost_model is PlacementModel.PAPER:
         raise SpecError("cluster.levels", "given", "the paper's model has one bandwidth", "link_bytes_per_s")
     levels = tuple(
         NetworkLevel(num_devices=level.num_devices, bytes_per_s=level.bytes_per_s, latency_s=level.latency_s)
@@ -199,31 +199,33 @@ def _cluster(text: _ClusterText, cost_model: CostModel) -> Cluster:
     return Cluster(num_devices=text.num_devices, levels=levels)
 
 
-def _microbatches(text: _TrainingText, cost_model: CostModel) -> int | None:
+def _microbatches(text: _TrainingText, cost_model: PlacementModel) -> int | None:
     given = text.num_microbatches
     if given is None:
         if text.global_batch is None:
             raise SpecError("training.num_microbatches", None, "is required and missing", "or give global_batch")
         return None
     check_number("training.num_microbatches", given, at_least=1, at_most=2**40)
-    if cost_model is CostModel.PAPER:
+    if cost_model is PlacementModel.PAPER:
         return math.trunc(given)  # what the paper's program does with a fraction
     if given != math.trunc(given):
         raise SpecError("training.num_microbatches", given, "must be a whole number")
     return int(given)
 
 
-def _policy(given: bool | str, cost_model: CostModel) -> RecomputePolicy:
+def _policy(given: bool | str, cost_model: PlacementModel) -> RecomputePolicy:
     if isinstance(given, bool):
         return RecomputePolicy.STAGE if given else RecomputePolicy.NONE
     policy = RecomputePolicy(given)
-    if cost_model is CostModel.PAPER and policy not in (RecomputePolicy.NONE, RecomputePolicy.STAGE):
+    if cost_model is PlacementModel.PAPER and policy not in (RecomputePolicy.NONE, RecomputePolicy.STAGE):
         raise SpecError("training.recompute", given, "the paper's model knows true and false")
     return policy
 
 
-def _precision(given: str | _PrecisionText | None, optimizer: Optimizer, cost_model: CostModel) -> PrecisionPolicy:
-    if cost_model is CostModel.PAPER:
+def _precision(
+    given: str | _PrecisionText | None, optimizer: Optimizer, cost_model: PlacementModel
+) -> PrecisionPolicy:
+    if cost_model is PlacementModel.PAPER:
         if given not in (None, "paper"):
             raise SpecError("training.precision", given, "the paper's model has its own", "leave it out")
         return named_precision("paper", optimizer)
@@ -238,7 +240,7 @@ def _precision(given: str | _PrecisionText | None, optimizer: Optimizer, cost_mo
     return named_precision(given or "mixed", optimizer)
 
 
-def _graph(field: str, text: _GraphText, max_tp: int, cost_model: CostModel) -> LayerGraph:
+def _graph(field: str, text: _GraphText, max_tp: int, cost_model: PlacementModel) -> LayerGraph:
     check_count(f"{field}.tp", text.tp, at_most=max_tp)
     check_count(f"{field}.microbatch", text.microbatch)
     if not text.layers:
@@ -257,7 +259,7 @@ def _graph(field: str, text: _GraphText, max_tp: int, cost_model: CostModel) -> 
             raise SpecError(
                 f"{where}.tensor_parallel", True, "must be false at tp 1", "one device holds the whole layer"
             )
-        if cost_model is CostModel.PAPER and (layer.input_bytes is not None or layer.working_bytes):
+        if cost_model is PlacementModel.PAPER and (layer.input_bytes is not None or layer.working_bytes):
             raise SpecError(f"{where}", layer.name, "input_bytes and working_bytes are for cost model 1f1b")
     seen: set[tuple[str, str]] = set()
     for at, edge in enumerate(text.edges):
@@ -298,9 +300,9 @@ def _graph(field: str, text: _GraphText, max_tp: int, cost_model: CostModel) -> 
 
 
 def _tied(
-    field: str, text: _TiedText, position: dict[str, int], graph: _GraphText, cost_model: CostModel
+    field: str, text: _TiedText, position: dict[str, int], graph: _GraphText, cost_model: PlacementModel
 ) -> TiedWeights:
-    if cost_model is CostModel.PAPER:
+    if cost_model is PlacementModel.PAPER:
         raise SpecError(field, text.layers, "tied weights are for cost model 1f1b")
     for name in text.layers:
         if name not in position:

@@ -19,7 +19,7 @@ from enum import StrEnum
 
 from rephaze.place.network import pipeline_level
 from rephaze.place.price import graph_of, price_plan, stage_passes
-from rephaze.types.placement import CostModel, PlacementProblem, Plan, PricedPlan
+from rephaze.types.placement import PlacementModel, PlacementProblem, Plan, PricedPlan
 
 MAX_REPLAYED_PASSES = 400_000
 """Passes of all stages that are replayed for a report: about a second."""
@@ -131,7 +131,7 @@ def run_1f1b(forward_s: list[float], backward_s: list[float], num_microbatches: 
 def replayed_batch_s(problem: PlacementProblem, plan: Plan) -> float | None:
     """The replayed time of a batch; None for the paper's model (no schedule) and for very long batches."""
     count = -(-problem.microbatches_of(graph_of(problem, plan)) // plan.dp)
-    if problem.cost_model is CostModel.PAPER or 2 * count * plan.pp > MAX_REPLAYED_PASSES:
+    if problem.cost_model is PlacementModel.PAPER or 2 * count * plan.pp > MAX_REPLAYED_PASSES:
         return None
     return replay_plan(problem, plan).batch_s
 

@@ -20,7 +20,7 @@ from rephaze.place.network import links_of
 from rephaze.place.prepare import PreparedGraph, batch_end_rates, prepare_graph
 from rephaze.place.tradeoff import MAX_LABELS, least_time_plan
 from rephaze.types.placement import (
-    CostModel,
+    PlacementModel,
     PlacementProblem,
     Plan,
     PlanLimits,
@@ -107,7 +107,7 @@ class Placer:
         jobs = [self._job(prepared, times) for prepared in self.prepared]
         # The most promising first: a good plan early spares the others most of their work.
         jobs.sort(key=lambda job: job.least_s)
-        is_paper = self.problem.cost_model is CostModel.PAPER
+        is_paper = self.problem.cost_model is PlacementModel.PAPER
         best = Solution(status=SolveStatus.INFEASIBLE, batch_s=cutoff_s, bound_s=cutoff_s)
         bound_s = cutoff_s
         for job in jobs:
@@ -142,7 +142,7 @@ class Placer:
             row = slice(table.start_k[first], table.start_k[first + 1])
             e = int(row.start) + int(np.flatnonzero(table.end_e[row] == last)[0])
             depth = num_stages - at
-            in_flight = depth if self.problem.cost_model is CostModel.PAPER else min(depth, count)
+            in_flight = depth if self.problem.cost_model is PlacementModel.PAPER else min(depth, count)
             # In order of their loads: block and stage replay the same work, stage hides more transfers.
             mode = next(r for r in (0, 2, 1) if table.limit_er[e, r] >= in_flight)
             layers = tuple(self.shape.order[v] for v in self._layers_between(first, last))
@@ -167,7 +167,7 @@ class Placer:
         options = prepared.options
         least = quickest_pipeline(
             options.depth_o, options.count_o, options.once_s_o, total, busy, largest,
-            float(prepared.transfer_s_l[0]), self.problem.cost_model is CostModel.PAPER,
+            float(prepared.transfer_s_l[0]), self.problem.cost_model is PlacementModel.PAPER,
         )  # fmt: skip
         return _Job(
             prepared=prepared,

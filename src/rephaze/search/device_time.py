@@ -15,7 +15,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from rephaze.estimate.estimate_model import CostModel
+from rephaze.estimate.estimate_model import EstimateModel
 from rephaze.estimate.least_work import least_hbm_bytes, least_macs
 from rephaze.estimate.vector_weights import lane_ops
 from rephaze.measure.model_work import ModelWork, PassWork
@@ -27,7 +27,7 @@ from rephaze.types.schedule import Exclusion
 Floats = NDArray[np.float64]
 
 
-def device_time_batch_s(work: ModelWork, chips: ChipTable, model: CostModel, exclusion: Exclusion) -> Floats:
+def device_time_batch_s(work: ModelWork, chips: ChipTable, model: EstimateModel, exclusion: Exclusion) -> Floats:
     """A batch time no plan beats, whatever its degrees, depth and microbatch size."""
     least_c: Floats = np.minimum.reduce(
         [_per_sample_s(work, tp, chips, model, exclusion) for tp in work.tp_degrees]
@@ -35,7 +35,9 @@ def device_time_batch_s(work: ModelWork, chips: ChipTable, model: CostModel, exc
     return least_c * (work.scenario.training.global_batch / work.scenario.cluster.num_devices)
 
 
-def _per_sample_s(work: ModelWork, tp: int, chips: ChipTable, model: CostModel, exclusion: Exclusion) -> Floats:
+def _per_sample_s(
+    work: ModelWork, tp: int, chips: ChipTable, model: EstimateModel, exclusion: Exclusion
+) -> Floats:
     """Seconds of one device that a sample takes at a degree."""
     graph = work.graphs[tp]
     unshared = None

@@ -13,7 +13,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from rephaze.estimate.estimate_model import cost_model
+from rephaze.estimate.estimate_model import named_estimate_model
 from rephaze.estimate.estimator import Estimator
 from rephaze.estimate.gemm_costs import GemmMemo
 from rephaze.hardware.area import chip_area
@@ -61,7 +61,7 @@ class SpaceEvaluator:
         scenario = settings.scenario
         self.census: DesignCensus = enumerate_designs(scenario.space)
         self.works = [ModelWork(name, scenario, stop) for name in settings.models]
-        self.model = cost_model(scenario.estimate_model)
+        self.model = named_estimate_model(scenario.estimate_model)
         self.exclusion = Exclusion(scenario.all_cores_excludes)
         self._gemm_memo, self._schedule_memo = GemmMemo(), ScheduleMemo()
         self._least_j: dict[str, Floats] = {}

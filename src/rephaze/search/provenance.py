@@ -6,7 +6,7 @@ import hashlib
 from collections.abc import Sequence
 from pathlib import Path
 
-from rephaze.estimate.estimate_model import cost_model
+from rephaze.estimate.estimate_model import named_estimate_model
 from rephaze.store.versions import current_versions
 from rephaze.types.run_record import RunVersions
 from rephaze.types.search import SearchSettings
@@ -15,7 +15,7 @@ from rephaze.workload.zoo import ZOO_NAMES
 
 def versions_of(settings: SearchSettings) -> RunVersions:
     """Of everything that decides a search's numbers, on this machine; ``OSError`` if a graph file is gone."""
-    model = cost_model(settings.scenario.estimate_model)
+    model = named_estimate_model(settings.scenario.estimate_model)
     return current_versions(f"{model.name}/{model.version}", graph_digests(settings.models))
 
 

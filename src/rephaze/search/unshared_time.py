@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rephaze.estimate.collectives import paper_all_reduce_s
-from rephaze.estimate.estimate_model import CostModel
+from rephaze.estimate.estimate_model import EstimateModel
 from rephaze.estimate.least_work import gemm_sizes, num_macs
 from rephaze.estimate.vector_paper import work_cycles
 from rephaze.measure.model_work import PassWork
@@ -57,7 +57,7 @@ class UnsharedTime:
     def __init__(
         self,
         chips: ChipTable,
-        model: CostModel,
+        model: EstimateModel,
         cluster: Cluster,
         microbatches: Sequence[int],
         exclusion: Exclusion,

@@ -14,7 +14,7 @@ from rephaze.types.checks import check_count, check_number
 from rephaze.types.cluster import Cluster
 
 
-class CostModel(StrEnum):
+class PlacementModel(StrEnum):
     """How the time of a batch is charged."""
 
     PAPER = "paper"
@@ -143,7 +143,7 @@ class LayerGraph:
 class PlacementProblem:
     """Everything the choice of a plan depends on."""
 
-    cost_model: CostModel
+    cost_model: PlacementModel
     cluster: Cluster
     device_memory_bytes: float
     graphs: tuple[LayerGraph, ...]

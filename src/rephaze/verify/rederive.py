@@ -16,7 +16,7 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from rephaze.estimate.estimate_model import CostModel as EstimateModel
+from rephaze.estimate.estimate_model import EstimateModel
 from rephaze.estimate.estimator import HALF, SIGNIFICANT_BITS, TICK_CYCLES, Estimator, engine_of
 from rephaze.estimate.gemm_costs import GemmMemo
 from rephaze.estimate.least_work import FLOPS_PER_MAC

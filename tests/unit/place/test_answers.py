@@ -14,11 +14,11 @@ from rephaze.place.simulate import MAX_REPLAYED_PASSES, replay_plan, replayed_ba
 from rephaze.place.why_not import explain_alternative, parse_limits
 from rephaze.types.cluster import flat_cluster
 from rephaze.types.placement import (
-    CostModel,
     LayerCost,
     LayerGraph,
     LayerLink,
     Optimizer,
+    PlacementModel,
     PlacementProblem,
     Plan,
     PlanLimits,
@@ -44,7 +44,7 @@ def blocks(tp, count=8, microbatch=1):
 
 
 PROBLEM = PlacementProblem(
-    cost_model=CostModel.ONE_F_ONE_B,
+    cost_model=PlacementModel.ONE_F_ONE_B,
     cluster=flat_cluster(16, 50 * GIB),
     device_memory_bytes=16 * GIB,
     graphs=(blocks(1), blocks(2), blocks(1, microbatch=2)),
@@ -99,7 +99,7 @@ def test_impossible_choices_say_why(limits, says):
 def test_endless_loads_are_told():
     layers = tuple(replace(layer, forward_s=1e30) for layer in PROBLEM.graphs[0].layers)
     graph = replace(PROBLEM.graphs[0], layers=layers)
-    endless = replace(PROBLEM, cost_model=CostModel.PAPER, recompute=RecomputePolicy.NONE, graphs=(graph,))
+    endless = replace(PROBLEM, cost_model=PlacementModel.PAPER, recompute=RecomputePolicy.NONE, graphs=(graph,))
     placement = find_placement(endless)
     assert placement.status is SolveStatus.INFEASIBLE
     assert "5e+29 s or more" in placement.reason
@@ -185,9 +185,9 @@ def with_bound(graph, part, layers=(3,)):
     )
 
 
-@pytest.mark.parametrize("cost_model", list(CostModel))
+@pytest.mark.parametrize("cost_model", list(PlacementModel))
 def test_a_layer_time_that_is_not_proven_leaves_a_gap(cost_model):
-    policy = RecomputePolicy.NONE if cost_model is CostModel.PAPER else RecomputePolicy.AUTO
+    policy = RecomputePolicy.NONE if cost_model is PlacementModel.PAPER else RecomputePolicy.AUTO
     exact = replace(PROBLEM, cost_model=cost_model, recompute=policy)
     graphs = tuple(with_bound(graph, 0.5, range(8)) for graph in exact.graphs)
     faster = replace(

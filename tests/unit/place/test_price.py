@@ -7,11 +7,11 @@ from rephaze.place.precision import named_precision
 from rephaze.place.price import price_plan, run_layers
 from rephaze.types.cluster import flat_cluster
 from rephaze.types.placement import (
-    CostModel,
     LayerCost,
     LayerGraph,
     LayerLink,
     Optimizer,
+    PlacementModel,
     PlacementProblem,
     Plan,
     PlannedStage,
@@ -32,12 +32,12 @@ def layer(name, forward_s, params=2.0, kept=3.0, **more):
 def problem_of(cost_model, layers, links, tied=(), memory=1000.0, count=4, hbm=None):
     return PlacementProblem(
         cost_model=cost_model,
-        cluster=flat_cluster(4, 2.0, 0.0 if cost_model is CostModel.PAPER else 0.5),
+        cluster=flat_cluster(4, 2.0, 0.0 if cost_model is PlacementModel.PAPER else 0.5),
         device_memory_bytes=memory,
         graphs=(LayerGraph(tp=1, microbatch=1, layers=layers, links=links, tied=tied),),
         recompute=RecomputePolicy.AUTO,
         optimizer=Optimizer.ADAM,
-        precision=named_precision("paper" if cost_model is CostModel.PAPER else "mixed", Optimizer.ADAM),
+        precision=named_precision("paper" if cost_model is PlacementModel.PAPER else "mixed", Optimizer.ADAM),
         num_microbatches=count,
         hbm_bytes_per_s=hbm,
     )
@@ -57,7 +57,7 @@ LINKS = (LayerLink(src=0, dst=1, payload_bytes=6.0), LayerLink(src=1, dst=2, pay
 
 
 def test_the_papers_formula_on_two_stages():
-    problem = problem_of(CostModel.PAPER, LAYERS, LINKS)
+    problem = problem_of(PlacementModel.PAPER, LAYERS, LINKS)
     priced = price_plan(problem, plan_of(2, ((0, 1), Recompute.STAGE), ((2,), Recompute.STAGE)))
     # First: forward 3, gradients come in 4 / 2 = 2 s while it replays 3, backward 6. Last: receive 2, 4, 8.
     assert [stage.load_s for stage in priced.stages] == [12.0, 14.0]
@@ -70,7 +70,7 @@ def test_the_papers_formula_on_two_stages():
 
 def test_the_1f1b_formula_on_two_stages():
     tied = (TiedWeights(layers=(0, 2), param_bytes=1.0),)
-    problem = problem_of(CostModel.ONE_F_ONE_B, LAYERS, LINKS, tied=tied, hbm=10.0)
+    problem = problem_of(PlacementModel.ONE_F_ONE_B, LAYERS, LINKS, tied=tied, hbm=10.0)
     priced = price_plan(problem, plan_of(2, ((0, 1), Recompute.NONE), ((2,), Recompute.BLOCK)))
     transfer = 4.0 / 2.0 + 0.5
     assert [stage.load_s for stage in priced.stages] == [9.0 + transfer, 12.0 + 4.0 + transfer]
@@ -85,7 +85,7 @@ def test_the_1f1b_formula_on_two_stages():
 
 
 def test_memory_is_itemised_by_recompute_mode():
-    problem = problem_of(CostModel.ONE_F_ONE_B, LAYERS, LINKS, count=8)
+    problem = problem_of(PlacementModel.ONE_F_ONE_B, LAYERS, LINKS, count=8)
     for mode, kept, replay in ((Recompute.NONE, 3.0, 0.0), (Recompute.BLOCK, 1.0, 2.0)):
         priced = price_plan(problem, plan_of(1, ((0, 1), Recompute.NONE), ((2,), mode)))
         memory = priced.stages[1].memory
@@ -102,20 +102,20 @@ def test_memory_is_itemised_by_recompute_mode():
 
 
 def test_few_microbatches_hold_less_than_the_depth():
-    problem = problem_of(CostModel.ONE_F_ONE_B, LAYERS, LINKS, count=2)
+    problem = problem_of(PlacementModel.ONE_F_ONE_B, LAYERS, LINKS, count=2)
     priced = price_plan(problem, plan_of(1, *(((v,), Recompute.NONE) for v in range(3))))
     assert [stage.num_in_flight for stage in priced.stages] == [2, 2, 1]
 
 
 def test_memory_met_to_the_byte_fits():
     plan = plan_of(1, ((0, 1, 2), Recompute.NONE))
-    for cost_model, needed in ((CostModel.PAPER, 27.0), (CostModel.ONE_F_ONE_B, 9 + 54 + 5.0)):
+    for cost_model, needed in ((PlacementModel.PAPER, 27.0), (PlacementModel.ONE_F_ONE_B, 9 + 54 + 5.0)):
         assert price_plan(problem_of(cost_model, LAYERS, LINKS, memory=needed), plan).fits
         assert not price_plan(problem_of(cost_model, LAYERS, LINKS, memory=needed * 0.999), plan).fits
 
 
 def test_a_plan_on_too_many_devices_does_not_fit():
-    problem = problem_of(CostModel.PAPER, LAYERS, LINKS)
+    problem = problem_of(PlacementModel.PAPER, LAYERS, LINKS)
     priced = price_plan(problem, plan_of(3, ((0, 1), Recompute.NONE), ((2,), Recompute.NONE)))
     assert priced.num_devices == 6
     assert not priced.fits
@@ -134,11 +134,11 @@ def test_a_plan_on_too_many_devices_does_not_fit():
 )
 def test_what_is_no_plan_is_said(stages, says):
     with pytest.raises(SpecError, match=says):
-        price_plan(problem_of(CostModel.PAPER, LAYERS, LINKS), plan_of(1, *stages))
+        price_plan(problem_of(PlacementModel.PAPER, LAYERS, LINKS), plan_of(1, *stages))
 
 
 def test_unknown_degrees_are_said():
-    problem = problem_of(CostModel.PAPER, LAYERS, LINKS)
+    problem = problem_of(PlacementModel.PAPER, LAYERS, LINKS)
     plan = Plan(tp=8, dp=1, microbatch=1, stages=(PlannedStage(layers=(0, 1, 2), recompute=Recompute.NONE),))
     with pytest.raises(SpecError, match="tp, microbatch"):
         price_plan(problem, plan)

@@ -4,7 +4,7 @@ import pytest
 
 from rephaze.errors import SpecError
 from rephaze.place.problem_file import PLAN_FORMAT, parse_plan, parse_problem
-from rephaze.types.placement import CostModel, Optimizer, Recompute, RecomputePolicy
+from rephaze.types.placement import Optimizer, PlacementModel, Recompute, RecomputePolicy
 
 
 def layer(name, **more):
@@ -49,7 +49,7 @@ def own_file():
 
 def test_a_paper_problem_is_read():
     problem = parse_problem(paper_file())
-    assert problem.cost_model is CostModel.PAPER
+    assert problem.cost_model is PlacementModel.PAPER
     assert problem.recompute is RecomputePolicy.NONE
     assert problem.precision.resident_ratio == 2.0
     assert [graph.tp for graph in problem.graphs] == [1, 2]

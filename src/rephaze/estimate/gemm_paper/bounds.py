@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rephaze.compiled import inner, kernel
-from rephaze.estimate.estimate_model import CostModel
+from rephaze.estimate.estimate_model import EstimateModel
 from rephaze.estimate.gemm_paper.tiles import divisors_of, largest_within, splits_over_grid
 
 Floats = NDArray[np.float64]
@@ -118,7 +118,7 @@ class DivisorBounds:
         depth_s: Floats,
         scratchpad_words_s: Floats,
         buffer_words_s: Floats,
-        model: CostModel,
+        model: EstimateModel,
     ) -> None:
         self.model = model
         self.num_macs_s = num_cores_s * width_s * depth_s

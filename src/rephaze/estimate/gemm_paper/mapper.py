@@ -8,7 +8,7 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from rephaze.estimate.estimate_model import CostModel
+from rephaze.estimate.estimate_model import EstimateModel
 from rephaze.types.checks import check_count, check_number
 from rephaze.types.mapping import GemmEstimate
 from rephaze.units import J_PER_PJ
@@ -52,7 +52,7 @@ def core_grid(num_cores: int) -> tuple[int, int]:
     return max(short, other), min(short, other)
 
 
-def map_divisors(problem: DivisorProblem, model: CostModel) -> GemmEstimate:
+def map_divisors(problem: DivisorProblem, model: EstimateModel) -> GemmEstimate:
     """The mapping of least energy-delay product, with its cycles and energy."""
     dims_d = np.array([problem.rows_n, problem.reduction_c, problem.features_k], dtype=np.int64)
     cycles, energy_pj, tiles, kept = _search(problem, model, dims_d)
@@ -83,7 +83,7 @@ def map_divisors(problem: DivisorProblem, model: CostModel) -> GemmEstimate:
 
 
 def _search(
-    problem: DivisorProblem, model: CostModel, dims_d: NDArray[np.int64]
+    problem: DivisorProblem, model: EstimateModel, dims_d: NDArray[np.int64]
 ) -> tuple[float, float, NDArray[np.int64], NDArray[np.int64]]:
     from rephaze.estimate.gemm_paper.least_product import search_divisors
 
@@ -113,7 +113,7 @@ def _array_options(
     dims: tuple[int, int, int],
     sides: tuple[int, int],
     scratchpad_words: float,
-    model: CostModel,
+    model: EstimateModel,
     register_pj: float,
     scratchpad_pj: float,
 ) -> tuple[NDArray[np.int64], NDArray[np.float64], NDArray[np.float64]]:
@@ -133,7 +133,7 @@ def _array_options(
     return found
 
 
-def divisor_bound_cycles(problem: DivisorProblem, model: CostModel) -> float:
+def divisor_bound_cycles(problem: DivisorProblem, model: EstimateModel) -> float:
     """Cycles no mapping can beat."""
     from rephaze.estimate.gemm_paper.bounds import DivisorBounds
 
