@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from rephaze.hardware import scenarios
+from rephaze.measure import best_plan
 from rephaze.measure.chip_solver import ChipSolver
 from rephaze.search import cosearch, evaluator
 from rephaze.types.latency import ModeTable
@@ -168,8 +169,8 @@ def _tight_layer_bounds(patch: Patch) -> None:
 
 
 def _tight_placed(patch: Patch) -> None:
-    sound = evaluator.placed_bound_s
-    patch.setattr(evaluator, "placed_bound_s", lambda *args: sound(*args) / TOO_TIGHT)
+    sound = best_plan.placed_bound_s
+    patch.setattr(best_plan, "placed_bound_s", lambda *args: sound(*args) / TOO_TIGHT)
 
 
 def _tight_mapped(patch: Patch) -> None:

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import math
 
+from rephaze.measure import best_plan
 from rephaze.measure.model_work import Memory, Unit
-from rephaze.search import evaluator as searching
+from rephaze.search import evaluator
 from rephaze.search.evaluator import SpaceEvaluator
 from tests.attack.cases import Case
 from tests.attack.findings import Tally, exceeds
@@ -55,7 +56,7 @@ class SieveAttack:
         at = {(unit.tp, unit.microbatch, unit.policy): unit for unit in work.units}
         chips = self.slow.census.chips
         device_s = float(
-            searching.device_time_batch_s(work, chips, self.space.model, self.space.exclusion)[design]
+            evaluator.device_time_batch_s(work, chips, self.space.model, self.space.exclusion)[design]
         )
         for k, (tp, microbatch) in enumerate(work.pairs):
             self._layers(design, m, tp, microbatch, own.forward_s_kct[k, 0], own.backward_s_kct[k, 0])
@@ -67,7 +68,7 @@ class SieveAttack:
             self._unit(design, m, unit, memory, true, LAYER_BOUNDS, float(own.batch_s_uc[u, 0]))
             k = work.pairs.index((unit.tp, unit.microbatch))
             times = (own.forward_s_kct[k, 0], own.backward_s_kct[k, 0])
-            placed_s = searching.placed_bound_s(work, unit, memory, *times, math.inf)
+            placed_s = best_plan.placed_bound_s(work, unit, memory, *times, math.inf)
             self._unit(design, m, unit, memory, true, PLACED, placed_s)
             self._unit(design, m, unit, memory, true, MAPPED, solver.bound_batch_s(work, unit, memory))
             self._unit(design, m, unit, memory, true, HURRIED, solver.hurried_bound_s(work, unit, memory))
@@ -98,7 +99,9 @@ class SieveAttack:
             self._add(sieve, design, where, text)
         chip, area_um2 = self.slow.census.chips.chip(design), float(self.slow.census.area_um2_c[design])
         value = model_value(self.slow.settings, chip, area_um2, true)
-        bound = self.space.bound_of(design, memory, self.space.works[m], bound_s)
+        valuation = self.space.valuation
+        least_j = valuation.least_j(self.space.works[m], design)
+        bound = valuation.worth(design, memory.hbm_bytes).at_best(bound_s, least_j)
         self._value(sieve, design, where, value, bound)
 
     def _value(self, sieve: str, design: int, what: str, value: float, bound: float) -> None:

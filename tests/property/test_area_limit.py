@@ -8,8 +8,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from rephaze.estimate.gemm_costs import GemmMemo
-from rephaze.schedule.solve import ScheduleMemo
+from rephaze.measure.chip_solver import Memos
 from rephaze.search import evaluator as evaluator_module
 from rephaze.search.cosearch import run_search
 from rephaze.search.evaluator import SpaceEvaluator
@@ -23,10 +22,9 @@ _spec.loader.exec_module(search_cases)
 @pytest.fixture(autouse=True, scope="module")
 def shared_memos():
     """Cases share chips and operators: mapping and scheduling each once keeps the tests quick."""
-    gemms, schedules = GemmMemo(), ScheduleMemo()
+    memos = Memos()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(evaluator_module, "GemmMemo", lambda: gemms)
-        patch.setattr(evaluator_module, "ScheduleMemo", lambda: schedules)
+        patch.setattr(evaluator_module, "Memos", lambda: memos)
         yield
 
 

@@ -15,9 +15,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from rephaze.estimate.gemm_costs import GemmMemo
-from rephaze.measure.chip_solver import placed_bound_s
-from rephaze.schedule.solve import ScheduleMemo
+from rephaze.measure.chip_solver import Memos, placed_bound_s
 from rephaze.search import evaluator as evaluator_module
 from rephaze.search.cosearch import run_search
 from rephaze.search.device_time import device_time_batch_s
@@ -46,10 +44,9 @@ CORES = {
 @pytest.fixture(autouse=True, scope="module")
 def shared_memos():
     """Cases share chips and operators: mapping and scheduling each once keeps the tests quick."""
-    gemms, schedules = GemmMemo(), ScheduleMemo()
+    memos = Memos()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(evaluator_module, "GemmMemo", lambda: gemms)
-        patch.setattr(evaluator_module, "ScheduleMemo", lambda: schedules)
+        patch.setattr(evaluator_module, "Memos", lambda: memos)
         yield
 
 

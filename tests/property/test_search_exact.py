@@ -11,8 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from rephaze.estimate.estimate_model import DEFAULT
-from rephaze.estimate.gemm_costs import GemmMemo
-from rephaze.schedule.solve import ScheduleMemo
+from rephaze.measure.chip_solver import Memos
 from rephaze.search import evaluator as evaluator_module
 from rephaze.search.cosearch import run_search
 from rephaze.search.device_time import device_time_batch_s
@@ -34,10 +33,9 @@ objectives = st.sampled_from(list(Objective))
 @pytest.fixture(autouse=True, scope="module")
 def shared_memos():
     """Cases share chips and operators: mapping and scheduling each once keeps the tests quick."""
-    gemms, schedules = GemmMemo(), ScheduleMemo()
+    memos = Memos()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(evaluator_module, "GemmMemo", lambda: gemms)
-        patch.setattr(evaluator_module, "ScheduleMemo", lambda: schedules)
+        patch.setattr(evaluator_module, "Memos", lambda: memos)
         yield
 
 
@@ -104,9 +102,11 @@ def test_each_bound_is_above_the_next_and_the_truth(seed, scenario, objective):
                 mapped_s = solver.bound_batch_s(work, unit, memory)
                 assert max(bound_s, mapped_s) <= answer.bound_s * ROUNDING
                 assert answer.bound_s <= answer.batch_s
-                value = space.value_of(design, memory, answer.batch_s, answer.energy_per_sample_j)
-                assert space.bound_of(design, memory, work, mapped_s) * ROUNDING >= value
-                assert space.bound_of(design, memory, work, bound_s) * ROUNDING >= value
+                worth = space.valuation.worth(design, memory.hbm_bytes)
+                least_j = space.valuation.least_j(work, design)
+                value = worth.of_plan(answer.batch_s, answer.energy_per_sample_j)
+                assert worth.at_best(mapped_s, least_j) * ROUNDING >= value
+                assert worth.at_best(bound_s, least_j) * ROUNDING >= value
                 best = max(best, value)
                 if answer.plan is not None:
                     priced = solver.priced(work, unit, memory, answer.plan)

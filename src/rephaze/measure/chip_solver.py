@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum, auto
 
 import numpy as np
 from numpy.typing import NDArray
 
-from rephaze.estimate.estimate_model import EstimateModel
+from rephaze.estimate.estimate_model import named_estimate_model
 from rephaze.estimate.estimator import Estimator
 from rephaze.estimate.gemm_costs import GemmMemo
+from rephaze.hardware.energy import access_energy
+from rephaze.measure.layer_bounds import ModelBounds, layer_bounds
 from rephaze.measure.model_work import Memory, ModelWork, PassWork, Unit
 from rephaze.place.price import price_plan
 from rephaze.schedule.bounds import lower_bounds
@@ -21,6 +23,7 @@ from rephaze.types.chip import Chip, ChipTable, chip_table
 from rephaze.types.energy import AccessEnergy
 from rephaze.types.latency import IMPOSSIBLE_CYCLES, ModeTable
 from rephaze.types.placement import Plan, PricedPlan, SolveStatus
+from rephaze.types.scenario import Scenario
 from rephaze.types.schedule import Exclusion
 from rephaze.types.search import ModelPlan, StagePlan
 from rephaze.types.stopping import UNSTOPPED, StopSignal
@@ -76,16 +79,23 @@ def placed_bound_s(
     return work.placer(unit, memory).solve([(forward_s_t[kinds], backward_s_t[kinds])], cutoff_s).bound_s
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Memos:
+    """What was computed for one chip and may serve another."""
+
+    gemms: GemmMemo = field(default_factory=GemmMemo)
+    schedules: ScheduleMemo = field(default_factory=ScheduleMemo)
+    """Solved parts of schedules."""
+
+
 class ChipSolver:
     """Exact times and plans of models on one chip.
 
     Args:
         chip: The chip.
-        energy: Its energies.
-        cluster_model: The estimate model.
-        exclusion: What all-cores operators exclude.
-        gemm_memo: Mapped GEMMs, shared among chips.
-        schedule_memo: Solved schedule parts, shared among chips.
+        scenario: Models of cost and rules.
+        energy: The chip's energies; by default those of the scenario's area model.
+        memos: Shared among chips.
         schedule_work: For one layer's schedule (``schedule.solve.schedule_layer``); past it a bound remains.
         stop: Ends any of the work below with ``StoppedError``.
     """
@@ -93,22 +103,27 @@ class ChipSolver:
     def __init__(
         self,
         chip: Chip,
-        energy: AccessEnergy,
-        model: EstimateModel,
-        exclusion: Exclusion,
-        gemm_memo: GemmMemo,
-        schedule_memo: ScheduleMemo,
+        scenario: Scenario,
+        *,
+        energy: AccessEnergy | None = None,
+        memos: Memos | None = None,
         schedule_work: int = SEARCH_WORK,
         stop: StopSignal = UNSTOPPED,
     ) -> None:
-        self.chip, self.energy, self.model, self.exclusion = chip, energy, model, exclusion
+        self.chip, self.stop = chip, stop
         self.table: ChipTable = chip_table([chip])
-        self._gemm_memo, self._schedule_memo = gemm_memo, schedule_memo
-        self._schedule_work, self._stop = schedule_work, stop
+        self.energy = energy or access_energy(self.table, scenario.space.area_model)
+        self.model = named_estimate_model(scenario.estimate_model)
+        self.exclusion = Exclusion(scenario.all_cores_excludes)
+        self._memos, self._schedule_work = memos or Memos(), schedule_work
         self._estimators: dict[str, Estimator] = {}
         self._tables: dict[tuple[str, int, int, int, int], ModeTable] = {}
         self._times: dict[tuple[str, int, int, int, int], PassTimes] = {}
         self._hurried: dict[tuple[str, int, int, int, int], PassTimes] = {}
+
+    def unit_bounds(self, work: ModelWork, memory: Memory) -> ModelBounds:
+        """Layer bounds of every unit of the model."""
+        return layer_bounds(work, self._estimator(work), self.table, [memory], self.exclusion, self.stop)
 
     def bound_batch_s(self, work: ModelWork, unit: Unit, memory: Memory, cutoff_s: float = math.inf) -> float:
         """A batch time no plan of the unit beats, from mapped operators, schedule bounds and the best plan."""
@@ -208,8 +223,8 @@ class ChipSolver:
             hbm_share_om=table.hbm_share_om,
             buffer_share_om=table.buffer_share_om,
             work_limit=min(self._schedule_work, most_work or self._schedule_work),
-            memo=self._schedule_memo,
-            stop=self._stop,
+            memo=self._memos.schedules,
+            stop=self.stop,
         )
 
     def pass_table(self, work: ModelWork, tp: int, microbatch: int, kind: int, direction: int) -> ModeTable:
@@ -222,7 +237,7 @@ class ChipSolver:
     def _estimator(self, work: ModelWork) -> Estimator:
         if work.name not in self._estimators:
             self._estimators[work.name] = Estimator(
-                self.table, self.energy, work.scenario.cluster, self.model, self._gemm_memo
+                self.table, self.energy, work.scenario.cluster, self.model, self._memos.gemms
             )
         return self._estimators[work.name]
 
@@ -255,7 +270,7 @@ class ChipSolver:
         for direction in (0, 1):
             cycles = []
             for kind in range(len(work.passes[unit.tp])):
-                self._stop.check()
+                self.stop.check()
                 if times is Times.MAPPED:
                     cycles.append(self._pass_bound(work, unit, kind, direction))
                     continue

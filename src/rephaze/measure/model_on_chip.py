@@ -2,40 +2,22 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
 from rephaze.errors import SpecError
-from rephaze.estimate.estimate_model import named_estimate_model
-from rephaze.estimate.gemm_costs import GemmMemo
-from rephaze.hardware.energy import access_energy
+from rephaze.measure.best_plan import UnitSearch
 from rephaze.measure.chip_solver import ChipSolver
 from rephaze.measure.layer_problem import layer_problem
 from rephaze.measure.model_work import Memory, ModelWork
-from rephaze.measure.promising_units import promising_units
-from rephaze.schedule.solve import ScheduleMemo
-from rephaze.types.chip import Chip, chip_table
+from rephaze.measure.objective import ChipWorth
+from rephaze.types.chip import Chip
 from rephaze.types.latency import IMPOSSIBLE_CYCLES
 from rephaze.types.placement import LayerGraph, PlacementProblem, PlanLimits, RecomputePolicy
 from rephaze.types.scenario import Scenario
-from rephaze.types.schedule import Exclusion, ScheduleProblem
-from rephaze.types.stopping import UNSTOPPED, StopSignal
+from rephaze.types.schedule import ScheduleProblem
 
 DIRECTIONS = ("forward", "backward")
-
-
-def chip_solver(chip: Chip, scenario: Scenario, stop: StopSignal = UNSTOPPED) -> ChipSolver:
-    """The exact solver of a chip under a scenario's models and rules."""
-    return ChipSolver(
-        chip,
-        access_energy(chip_table([chip]), scenario.space.area_model),
-        named_estimate_model(scenario.estimate_model),
-        Exclusion(scenario.all_cores_excludes),
-        GemmMemo(),
-        ScheduleMemo(),
-        stop=stop,
-    )
 
 
 def layer_problems(
@@ -58,7 +40,7 @@ def layer_problems(
     if layer is not None and not 0 <= layer < len(kinds):
         raise SpecError("layer", layer, f"{model} has layers 0 to {len(kinds) - 1}")
     kind = max(set(kinds), key=kinds.count) if layer is None else kinds[layer]
-    solver = chip_solver(chip, scenario)
+    solver = ChipSolver(chip, scenario)
     name = graph.layer_types[kind].name
     return [
         (
@@ -124,7 +106,7 @@ def placement_on_chip(
         limits: Choices to be compared with the best plan: pairs that agree with them stay too.
     """
     work = ModelWork(model, scenario)
-    solver = chip_solver(chip, scenario)
+    solver = ChipSolver(chip, scenario)
     memory = Memory(chip.hbm_bytes, chip.hbm_bytes_per_s)
     pairs = _pairs_that_matter(work, solver, memory, limits, on_unit)
     units = [next(u for u in work.units if (u.tp, u.microbatch) == pair) for pair in pairs]
@@ -156,18 +138,14 @@ def _pairs_that_matter(
     """Degrees and microbatch sizes that may have the best plan, or that were asked about."""
     if len({unit.policy for unit in work.units}) > 1:
         return work.pairs  # bounds hold for a policy each; the problem mixes them
-    best_s = math.inf
+    by_throughput = ChipWorth(global_batch=work.scenario.training.global_batch)
+    search = UnitSearch(solver, work, memory, solver.unit_bounds(work, memory), by_throughput)
     solved: list[tuple[int, int]] = []
-
-    def to_beat_s() -> float:
-        return best_s
-
-    for u in promising_units(solver, work, memory, to_beat_s):
-        unit = work.units[u]
+    while search.promise > 1.0:
         on_unit(len(solved), len(work.pairs))
-        solved.append((unit.tp, unit.microbatch))
-        best_s = min(best_s, solver.solve(work, unit, memory, best_s).batch_s)
-    if not math.isfinite(best_s):
+        if (unit := search.refine()) is not None:
+            solved.append((unit.tp, unit.microbatch))
+    if search.best is None:
         return work.pairs  # to say what is in the way
 
     def is_asked(tp: int, microbatch: int) -> bool:

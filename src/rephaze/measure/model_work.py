@@ -27,6 +27,7 @@ from rephaze.types.placement import (
     TiedWeights,
 )
 from rephaze.types.scenario import Scenario
+from rephaze.types.space import DesignSpace
 from rephaze.types.stopping import UNSTOPPED, StopSignal
 from rephaze.workload.passes.fuse import fuse_graph
 from rephaze.workload.passes.tensor_parallel import shard_graph
@@ -48,6 +49,12 @@ class Memory:
 
     hbm_bytes: int
     hbm_bytes_per_s: float
+
+
+def memory_options(space: DesignSpace, hbm_bytes: int, hbm_bytes_per_s: float) -> list[Memory]:
+    """Memories a chip may have, smallest first: the space's options below the chip's own size, and that."""
+    sizes = sorted({size for size in space.hbm_bytes_options if size < hbm_bytes} | {hbm_bytes})
+    return [Memory(size, hbm_bytes_per_s) for size in sizes]
 
 
 @dataclass(frozen=True, eq=False, kw_only=True, slots=True)

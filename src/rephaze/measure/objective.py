@@ -1,19 +1,34 @@
-"""One number to maximise: a model's objective from its throughput, several models' from theirs.
+"""One number to maximise: what a plan on a chip is worth, and several models' values as one. The only formulas.
 
-Both are monotone in every throughput, so bounds on throughputs give a bound on the objective.
+All are monotone in every throughput and fall with energy, so bounds on times and energies give bounds on the
+objective (docs/proof.md, section 1).
 
-Axis letters: m = model, d = design.
+Axis letters: m = model, c = chip.
 """
 
 from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
 from rephaze.errors import SpecError
-from rephaze.types.search import Aggregate, SearchSettings
+from rephaze.estimate.estimate_model import EstimateModel
+from rephaze.hardware.area import chip_area
+from rephaze.hardware.cost import chip_cost
+from rephaze.measure.least_energy import least_energy_per_sample_j
+from rephaze.measure.model_work import ModelWork
+from rephaze.types.chip import ChipTable
+from rephaze.types.energy import AccessEnergy
+from rephaze.types.search import Aggregate, Objective, SearchSettings
+from rephaze.types.space import AreaModel
+from rephaze.units import UM2_PER_MM2
 
 Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
 
 
 def check_weights(settings: SearchSettings) -> None:
@@ -26,25 +41,154 @@ def check_weights(settings: SearchSettings) -> None:
             raise SpecError("weights", list(settings.weights), "must all be positive")
 
 
-def combine(values_md: Floats, weights: tuple[float, ...], aggregate: Aggregate) -> Floats:
-    """The objective of each design from each model's value on it.
+def combine(values_mc: Floats, weights: tuple[float, ...], aggregate: Aggregate) -> Floats:
+    """The objective of each chip from each model's value on it.
 
     Args:
-        values_md: Throughputs (per area, watt or dollar); zero where nothing fits.
+        values_mc: Throughputs (per area, watt or dollar); zero where nothing fits.
         weights: One a model. Mean and geometric mean are weighted; the worst case is of value / weight.
         aggregate: How.
 
     Returns:
-        One value a design; zero as soon as one model does not fit.
+        One value a chip; zero as soon as one model does not fit.
     """
     weight_m = np.asarray(weights, dtype=np.float64)
     share_m = weight_m / weight_m.sum()
-    fits_d = (values_md > 0).all(axis=0)
-    safe_md = np.where(values_md > 0, values_md, 1.0)
+    fits_c = (values_mc > 0).all(axis=0)
+    safe_mc = np.where(values_mc > 0, values_mc, 1.0)
     if aggregate is Aggregate.MEAN:
-        combined = (safe_md * share_m[:, None]).sum(axis=0)
+        combined = (safe_mc * share_m[:, None]).sum(axis=0)
     elif aggregate is Aggregate.GEOMEAN:
-        combined = np.exp((np.log(safe_md) * share_m[:, None]).sum(axis=0))
+        combined = np.exp((np.log(safe_mc) * share_m[:, None]).sum(axis=0))
     else:
-        combined = (safe_md / weight_m[:, None]).min(axis=0)
-    return np.where(fits_d, combined, 0.0)
+        combined = (safe_mc / weight_m[:, None]).min(axis=0)
+    return np.where(fits_c, combined, 0.0)
+
+
+def combine_on_chip(values: list[float], weights: tuple[float, ...], aggregate: Aggregate) -> float:
+    """As ``combine``, of one chip."""
+    return float(combine(np.array(values)[:, None], weights, aggregate)[0])
+
+
+def chip_usd(chips: ChipTable, hbm_bytes_c: Ints) -> Floats:
+    """Dollars of each chip with such a memory: at the 7 nm of the corrected model, whatever limits the area."""
+    return chip_cost(chip_area(chips, AreaModel.CORRECTED).total_um2_c, hbm_bytes_c).total_usd_c
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ChipWorth:
+    """What one model's plans on one chip with one memory are worth."""
+
+    global_batch: int
+    value_factor: float = 1.0
+    """What a sample a second is worth: 1, or one over the area or the price of the cluster."""
+    is_per_watt: bool = False
+    cluster_idle_w: float = 0.0
+    """Drawn by all chips of the cluster, whatever they do."""
+
+    def of_plan(self, batch_s: float, energy_per_sample_j: float) -> float:
+        """A plan's value; zero if there is none."""
+        if not math.isfinite(batch_s):
+            return 0.0
+        if self.is_per_watt:
+            return 1.0 / energy_per_sample_j
+        return self.global_batch / batch_s * self.value_factor
+
+    def at_best(self, batch_s: float, least_energy_per_sample_j: float) -> float:
+        """No plan is worth more if none is faster than ``batch_s`` and none has less dynamic energy."""
+        if not math.isfinite(batch_s):
+            return 0.0
+        idle_j = self.cluster_idle_w * batch_s / self.global_batch
+        return self.of_plan(batch_s, least_energy_per_sample_j + idle_j)
+
+
+class Valuation:
+    """What plans on the chips of a table are worth under the objective of a search.
+
+    Args:
+        settings: The search.
+        chips: The chips.
+        area_um2_c: Their areas under the space's model.
+        energy: Their energies.
+        model: The estimate model, for the least energy of a sample.
+    """
+
+    def __init__(
+        self,
+        settings: SearchSettings,
+        chips: ChipTable,
+        area_um2_c: Floats,
+        energy: AccessEnergy,
+        model: EstimateModel,
+    ) -> None:
+        self.settings, self.chips, self.area_um2_c = settings, chips, area_um2_c
+        self.energy, self.model = energy, model
+        self.is_memory_priced = settings.objective is Objective.PER_USD
+        """Smaller memories than the largest are worth trying."""
+        self._least_j: dict[str, Floats] = {}
+        self._factors: dict[int, Floats] = {}
+        """By memory size, where it is priced."""
+
+    def worth(self, c: int, hbm_bytes: int) -> ChipWorth:
+        """What plans on one of the chips, with a memory of this size, are worth."""
+        scenario = self.settings.scenario
+        return ChipWorth(
+            global_batch=scenario.training.global_batch,
+            value_factor=float(self._factor_c(hbm_bytes)[c]),
+            is_per_watt=self.settings.objective is Objective.PER_WATT,
+            cluster_idle_w=float(self.energy.idle_w_c[c]) * scenario.cluster.num_devices,
+        )
+
+    def upper_bounds(self, works: list[ModelWork], batch_s_mc: Floats, index: NDArray[np.intp]) -> Floats:
+        """The most some of the chips can be worth, if no model's batch is faster than given.
+
+        Args:
+            works: The models.
+            batch_s_mc: Batch times no plan beats, a column for each of ``index``.
+            index: Positions of the chips in the table.
+        """
+        settings = self.settings
+        global_batch = settings.scenario.training.global_batch
+        if settings.objective is Objective.PER_WATT:
+            least_j_mc = np.stack([self._least_j_c(work)[index] for work in works])
+            cluster_w_c = self.energy.idle_w_c[index] * settings.scenario.cluster.num_devices
+            fits_mc = np.isfinite(batch_s_mc)
+            idle_j_mc = cluster_w_c * np.where(fits_mc, batch_s_mc, 0.0) / global_batch
+            value_mc = np.where(fits_mc, 1.0 / (least_j_mc + idle_j_mc), 0.0)
+        else:
+            value_mc = global_batch / batch_s_mc * self.largest_factor_c[index]
+        return combine(value_mc, settings.weights, settings.aggregate)
+
+    def least_j(self, work: ModelWork, c: int) -> float:
+        """Dynamic energy no plan of the model goes below on a chip; zero where the objective knows no energy."""
+        return float(self._least_j_c(work)[c]) if self.settings.objective is Objective.PER_WATT else 0.0
+
+    def _least_j_c(self, work: ModelWork) -> Floats:
+        if work.name not in self._least_j:
+            self._least_j[work.name] = least_energy_per_sample_j(work, self.chips, self.energy, self.model)
+        return self._least_j[work.name]
+
+    def combined(self, values: list[float]) -> float:
+        """The objective of one chip from each model's value on it."""
+        return combine_on_chip(values, self.settings.weights, self.settings.aggregate)
+
+    @cached_property
+    def largest_factor_c(self) -> Floats:
+        """What a sample a second is worth on each chip, with the cheapest memory it may have."""
+        options = self.settings.scenario.space.hbm_bytes_options
+        return self._factor_c(min(options)) if options else self._factors_of(self.chips.hbm_bytes)
+
+    def _factor_c(self, hbm_bytes: int) -> Floats:
+        key = hbm_bytes if self.is_memory_priced else 0
+        if key not in self._factors:
+            self._factors[key] = self._factors_of(np.full(len(self.chips), hbm_bytes, dtype=np.int64))
+        return self._factors[key]
+
+    def _factors_of(self, hbm_bytes_c: Ints) -> Floats:
+        """What a sample a second is worth on each chip with such a memory."""
+        num_devices = self.settings.scenario.cluster.num_devices
+        if self.settings.objective is Objective.PER_AREA:
+            return UM2_PER_MM2 / (self.area_um2_c * num_devices)
+        if self.settings.objective is Objective.PER_USD:
+            return 1.0 / (chip_usd(self.chips, hbm_bytes_c) * num_devices)
+        return np.ones(len(self.chips))

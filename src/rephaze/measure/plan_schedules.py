@@ -8,7 +8,6 @@ from dataclasses import replace
 
 from rephaze.measure.chip_solver import ChipSolver
 from rephaze.measure.layer_problem import layer_problem
-from rephaze.measure.model_on_chip import chip_solver
 from rephaze.measure.model_work import ModelWork
 from rephaze.schedule.solve import LayerSchedule
 from rephaze.types.chip import Chip
@@ -42,7 +41,7 @@ def _of_model(settings: SearchSettings, chip: Chip, plan: ModelPlan, stop: StopS
     # Only the plan's own degree and size: preparing the others would take most of the time.
     training = replace(settings.scenario.training, tp_degrees=(plan.tp,), microbatches=(plan.microbatch,))
     scenario = replace(settings.scenario, training=training)
-    work, solver = ModelWork(plan.model, scenario, stop), chip_solver(chip, scenario, stop)
+    work, solver = ModelWork(plan.model, scenario, stop), ChipSolver(chip, scenario, stop=stop)
     kind, num_layers = Counter(work.layer_type_of).most_common(1)[0]
     found = []
     for direction, name in enumerate(DIRECTIONS):

@@ -10,8 +10,9 @@ from numpy.typing import NDArray
 
 from rephaze.hardware.area import chip_area
 from rephaze.hardware.template import build_chips
+from rephaze.measure.best_plan import STAGE_NAMES
 from rephaze.search.engine import RELATIVE_SLACK, EngineOutcome
-from rephaze.search.evaluator import LAYER_BOUNDS, STAGES, SpaceEvaluator
+from rephaze.search.evaluator import SpaceEvaluator
 from rephaze.search.scope import designs_scope, plans_scope
 from rephaze.types.run_record import NOT_REMOVED, BoundTable
 from rephaze.types.search import Certificate, Evaluation
@@ -20,7 +21,8 @@ from rephaze.types.space import DesignSpace
 Floats = NDArray[np.float64]
 
 DEVICE_TIME = "device time"
-BOUNDS = (DEVICE_TIME, *STAGES)
+LAYER_BOUNDS = STAGE_NAMES[0]
+BOUNDS = (DEVICE_TIME, *STAGE_NAMES)
 """Coarse to fine."""
 WITHIN = {"0.1 %": 0.001, "1 %": 0.01, "5 %": 0.05}
 _FIELDS = (

@@ -8,9 +8,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from rephaze.errors import SpecError
-from rephaze.search.certificate import DEVICE_TIME
+from rephaze.search.certificate import DEVICE_TIME, LAYER_BOUNDS
 from rephaze.search.cosearch import SearchProgress, run_search
-from rephaze.search.evaluator import LAYER_BOUNDS, SpaceEvaluator
+from rephaze.search.evaluator import SpaceEvaluator
 from rephaze.store.run_store import RunStore
 from rephaze.study.baselines import (
     SEARCHED,

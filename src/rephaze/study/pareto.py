@@ -17,17 +17,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rephaze.errors import RunError
-from rephaze.hardware.area import chip_area
-from rephaze.hardware.cost import chip_cost
 from rephaze.hardware.energy import full_power
-from rephaze.measure.objective import combine
+from rephaze.measure.objective import chip_usd, combine_on_chip
 from rephaze.search.evaluator import SpaceEvaluator
 from rephaze.search.workers.start import start_workers
 from rephaze.store.reader import RunReader
 from rephaze.study.settle_budgets import REFINE_SIZE, OnBudget, settle_budgets
 from rephaze.types.pareto import ROUNDING, AreaBudget, ParetoFront, ParetoPoint
 from rephaze.types.search import Aggregate, Evaluation, Objective, SearchSettings
-from rephaze.types.space import AreaModel
 from rephaze.types.stopping import UNSTOPPED
 
 Floats = NDArray[np.float64]
@@ -144,23 +141,20 @@ def _point(evaluator: SpaceEvaluator, settings: SearchSettings, item: Evaluation
     census = evaluator.census
     one = census.chips.take(np.array([item.design]))
     hbm_bytes = max(plan.hbm_bytes for plan in item.plans)
-    # Cost at the 7 nm of the corrected model, whatever model limits the area, with the memory the plans need.
-    area_um2_c = chip_area(one, AreaModel.CORRECTED).total_um2_c
-    cost = chip_cost(area_um2_c, np.array([hbm_bytes], dtype=np.int64))
-    energies = np.array([plan.energy_per_sample_j for plan in item.plans])[:, None]
-    throughputs = np.array([plan.samples_per_s for plan in item.plans])[:, None]
+    energies_j = [plan.energy_per_sample_j for plan in item.plans]
     if settings.aggregate is Aggregate.WORST:
-        energy_j = float(energies.max())
+        energy_j = max(energies_j)
     else:
-        energy_j = float(combine(energies, settings.weights, settings.aggregate)[0])
+        energy_j = combine_on_chip(energies_j, settings.weights, settings.aggregate)
     return ParetoPoint(
         design=item.design,
         chip=census.chips.chip(item.design),
-        samples_per_s=float(combine(throughputs, settings.weights, settings.aggregate)[0]),
+        samples_per_s=evaluator.valuation.combined([plan.samples_per_s for plan in item.plans]),
         area_um2=float(census.area_um2_c[item.design]),
         full_power_w=float(full_power(one, settings.scenario.space.area_model).total_w_c[0]),
         energy_per_sample_j=energy_j,
-        chip_usd=float(cost.total_usd_c[0]),
+        # With the memory the plans need.
+        chip_usd=float(chip_usd(one, np.array([hbm_bytes], dtype=np.int64))[0]),
         is_proven=False,
     )
 
@@ -176,7 +170,7 @@ def _upper_bounds(
         settings.objective is Objective.PER_USD and len(settings.scenario.space.hbm_bytes_options) > 1
     )
     if settings.objective is not Objective.PER_WATT and not is_memory_priced:
-        factor_d = SpaceEvaluator(settings).value_factor
+        factor_d = SpaceEvaluator(settings).valuation.largest_factor_c
         for item in evaluations:
             # An exact value is a point itself; a bound above it is left by schedules not proven.
             is_settled = item.is_exact and item.bound <= item.objective * (1 + ROUNDING)

@@ -22,7 +22,6 @@ from rephaze.errors import RephazeError, RunError, SpecError
 from rephaze.hardware.area import chip_area
 from rephaze.measure.layer_bounds import CHUNK
 from rephaze.measure.model_work import ModelWork
-from rephaze.measure.objective import combine
 from rephaze.place.price import price_plan
 from rephaze.place.simulate import formula_gap_s, replayed_batch_s
 from rephaze.search.certificate import BOUNDS, account, drop_threshold
@@ -173,12 +172,13 @@ class _RunCheck:
             yield f"called optimal with gap {result.gap:.3g}"
 
     def _objective_of_plans(self, design: int, plans: Sequence[ModelPlan]) -> float:
-        by_size = {memory.hbm_bytes: memory for memory in self.evaluator.memory_options(design)}
-        values = [
-            self.evaluator.value_of(design, by_size[plan.hbm_bytes], plan.batch_s, plan.energy_per_sample_j)
-            for plan in plans
-        ]
-        return float(combine(np.array(values)[:, None], self.settings.weights, self.settings.aggregate)[0])
+        valuation = self.evaluator.valuation
+        return valuation.combined(
+            [
+                valuation.worth(design, plan.hbm_bytes).of_plan(plan.batch_s, plan.energy_per_sample_j)
+                for plan in plans
+            ]
+        )
 
     def wrong_area(self) -> Wrong:
         result, space = self.result, self.settings.scenario.space
@@ -326,14 +326,11 @@ class _RunCheck:
         evaluator = self.evaluator
         solver, best = evaluator.solver(design), 0.0
         for memory in evaluator.priced_memories(design):
-            values = []
+            worth, values = evaluator.valuation.worth(design, memory.hbm_bytes), []
             for work in evaluator.works:
                 answers = [solver.solve(work, unit, memory, math.inf) for unit in work.units]
-                values.append(
-                    max(evaluator.value_of(design, memory, a.batch_s, a.energy_per_sample_j) for a in answers)
-                )
-            column = np.array(values)[:, None]
-            best = max(best, float(combine(column, self.settings.weights, self.settings.aggregate)[0]))
+                values.append(max(worth.of_plan(one.batch_s, one.energy_per_sample_j) for one in answers))
+            best = max(best, evaluator.valuation.combined(values))
         return best
 
 

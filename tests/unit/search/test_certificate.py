@@ -5,11 +5,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rephaze.search.certificate import BOUNDS, DEVICE_TIME, account, drop_threshold
+from rephaze.measure.best_plan import STAGE_NAMES, Stage
+from rephaze.search.certificate import BOUNDS, DEVICE_TIME, LAYER_BOUNDS, account, drop_threshold
 from rephaze.search.engine import run_best_first
-from rephaze.search.evaluator import LAYER_BOUNDS, MAPPED
 from rephaze.types.run_record import NOT_REMOVED
 from rephaze.types.search import Evaluation, Unsettled
+
+MAPPED = STAGE_NAMES[Stage.MAPPED]
 
 
 def dropped(design, bound, by):

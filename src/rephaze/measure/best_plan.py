@@ -1,0 +1,168 @@
+"""The best plan of one model on one chip: best first over units, each refined only while it may still win.
+
+A unit (degree, microbatch size, recompute policy) comes along the same stages everywhere: the layer bounds it
+starts with, the placement program on them, the same with mapped operators, then on what little work proves of the
+schedules, and at last exact schedules and the best plan. Why each is a bound: docs/proof.md.
+
+Axis letters: u = unit, c = chip.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rephaze.measure.chip_solver import ChipSolver, UnitAnswer, placed_bound_s
+from rephaze.measure.layer_bounds import ModelBounds
+from rephaze.measure.model_work import Memory, ModelWork, Unit
+from rephaze.measure.objective import ChipWorth
+from rephaze.types.search import ModelPlan
+
+Floats = NDArray[np.float64]
+
+
+class Stage(IntEnum):
+    """How far a unit has come."""
+
+    BOUNDED = 0
+    PLACED = 1
+    MAPPED = 2
+    HURRIED = 3
+    SOLVED = 4
+
+
+STAGE_NAMES = (
+    "layer bounds",
+    "plans on layer bounds",
+    "mapped operators",
+    "hurried schedules",
+    "schedules and plans",
+)
+"""What a certificate calls the bound of each stage."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class BestPlan:
+    """The best plan found so far."""
+
+    value: float
+    unit: Unit
+    answer: UnitAnswer
+
+
+class UnitSearch:
+    """Best first over the units of one model on one chip with one memory.
+
+    Args:
+        solver: Of the chip.
+        work: The model.
+        memory: What plans must fit.
+        bounds: Of the model on this chip alone; those of a larger memory will do.
+        worth: What plans are worth.
+        least_j: Dynamic energy of a sample that no plan goes below, if energy counts.
+    """
+
+    def __init__(
+        self,
+        solver: ChipSolver,
+        work: ModelWork,
+        memory: Memory,
+        bounds: ModelBounds,
+        worth: ChipWorth,
+        least_j: float = 0.0,
+    ) -> None:
+        self.solver, self.work, self.memory, self.bounds = solver, work, memory, bounds
+        self.worth, self.least_j = worth, least_j
+        self.upper_u = np.array([self._at_best(float(batch_s)) for batch_s in bounds.batch_s_uc[:, 0]])
+        """No plan of a unit has a better value."""
+        self.stage_u = np.full(len(self.upper_u), Stage.BOUNDED, dtype=np.int64)
+        self.best: BestPlan | None = None
+        self.unproven = 0.0
+        """The most that schedules not proven might still reach; zero if all that matter are."""
+        self.finest = Stage.BOUNDED
+        """The furthest any unit has come."""
+
+    @property
+    def value(self) -> float:
+        """Of the best plan; zero without one."""
+        return self.best.value if self.best else 0.0
+
+    @property
+    def upper(self) -> float:
+        """No plan does better, by all that is known now."""
+        return max(self._open_upper, self.value, self.unproven)
+
+    @property
+    def promise(self) -> float:
+        """How many times better than the best an open unit may be; 1 when none is better."""
+        if self._open_upper <= self.value:
+            return 1.0
+        return self._open_upper / self.value if self.best else math.inf
+
+    @property
+    def _open_upper(self) -> float:
+        return float(self.upper_u[self.stage_u < Stage.SOLVED].max(initial=0.0))
+
+    def run(self) -> None:
+        """Refine until no unit can beat the best."""
+        while self.promise > 1.0:
+            self.refine()
+
+    def refine(self) -> Unit | None:
+        """Take the most promising open unit one stage further; the unit if that solved it."""
+        self.solver.stop.check()
+        u = int(np.argmax(np.where(self.stage_u < Stage.SOLVED, self.upper_u, -1.0)))
+        unit = self.work.units[u]
+        # A slower plan of the same model is of no use, unless energy counts.
+        cutoff_s = self.best.answer.batch_s if self.best and not self.worth.is_per_watt else math.inf
+        stage = Stage(int(self.stage_u[u]) + 1)
+        self.finest = max(self.finest, stage)
+        if stage is Stage.SOLVED:
+            self._solve(unit, cutoff_s)
+        else:
+            self.upper_u[u] = min(self.upper_u[u], self._at_best(self._bound_s(unit, stage, cutoff_s)))
+        # Only now: what is cut on the way keeps its bound.
+        self.stage_u[u] = stage
+        return unit if stage is Stage.SOLVED else None
+
+    def _bound_s(self, unit: Unit, stage: Stage, cutoff_s: float) -> float:
+        if stage is Stage.PLACED:
+            pair = self.work.pairs.index((unit.tp, unit.microbatch))
+            times = (self.bounds.forward_s_kct[pair, 0], self.bounds.backward_s_kct[pair, 0])
+            return placed_bound_s(self.work, unit, self.memory, *times, cutoff_s)
+        if stage is Stage.MAPPED:
+            return self.solver.bound_batch_s(self.work, unit, self.memory, cutoff_s)
+        return self.solver.hurried_bound_s(self.work, unit, self.memory, cutoff_s)
+
+    def _solve(self, unit: Unit, cutoff_s: float) -> None:
+        answer = self.solver.solve(self.work, unit, self.memory, cutoff_s)
+        if answer.bound_s < min(answer.batch_s, cutoff_s):
+            self.unproven = max(self.unproven, self._at_best(answer.bound_s))
+        value = self.worth.of_plan(answer.batch_s, answer.energy_per_sample_j)
+        if value > self.value:
+            self.best = BestPlan(value=value, unit=unit, answer=answer)
+
+    def _at_best(self, batch_s: float) -> float:
+        return self.worth.at_best(batch_s, self.least_j)
+
+    def plan(self, smaller: Sequence[Memory] = ()) -> ModelPlan:
+        """The best plan as it is reported, on the smallest of these memories it does not lose by, or on its own.
+
+        Args:
+            smaller: Memories to try, smallest first.
+        """
+        assert self.best is not None
+        unit, answer = self.best.unit, self.best.answer
+        for memory in smaller:
+            found = self.solver.solve(self.work, unit, memory, math.inf)
+            if found.plan is None or found.batch_s > answer.batch_s:
+                continue
+            # As fast with other stages replayed, it may use another energy: then it is not the plan valued.
+            if not self.worth.is_per_watt or found.energy_per_sample_j == answer.energy_per_sample_j:
+                return self.solver.model_plan(self.work, unit, memory, found)
+        return self.solver.model_plan(self.work, unit, self.memory, answer)

@@ -1,0 +1,91 @@
+"""One design with one memory: the best plans of all models, or a bound that drops it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from rephaze.measure.best_plan import STAGE_NAMES, UnitSearch
+from rephaze.measure.chip_solver import ChipSolver
+from rephaze.measure.layer_bounds import ModelBounds
+from rephaze.measure.model_work import Memory, ModelWork
+from rephaze.measure.objective import Valuation
+from rephaze.search.engine import RELATIVE_SLACK
+from rephaze.types.search import Evaluation
+
+
+class DesignSearch:
+    """Best first over the units of all models, the model with most to gain first.
+
+    Args:
+        design: Position in the space.
+        solver: Of the design.
+        works: The models.
+        bounds: Of each model on this design.
+        memory: What plans must fit, and pay for where it is priced.
+        valuation: Of the space.
+        smaller: Memories a plan is reported with instead, if it does not lose by them.
+    """
+
+    def __init__(
+        self,
+        design: int,
+        solver: ChipSolver,
+        works: Sequence[ModelWork],
+        bounds: Sequence[ModelBounds],
+        memory: Memory,
+        valuation: Valuation,
+        *,
+        smaller: Sequence[Memory],
+    ) -> None:
+        self.design, self.solver, self.valuation, self.smaller = design, solver, valuation, smaller
+        worth = valuation.worth(design, memory.hbm_bytes)
+        self.models = [
+            UnitSearch(solver, work, memory, own, worth, valuation.least_j(work, design))
+            for work, own in zip(works, bounds, strict=True)
+        ]
+
+    def run(self, cutoff: float) -> Evaluation:
+        """The design solved exactly, or dropped once its bound is below ``cutoff``; ``StoppedError`` when cut."""
+        while True:
+            bound = self.bound()
+            if bound <= 0.0:
+                return self._infeasible()
+            if bound < cutoff * (1 - RELATIVE_SLACK):
+                return self._dropped(bound)
+            ahead = max(self.models, key=lambda model: model.promise)
+            if ahead.promise <= 1.0:
+                return self._exact()
+            ahead.refine()
+
+    def bound(self) -> float:
+        """No plans of the design with this memory do better, by all that is known now."""
+        return self.valuation.combined([model.upper for model in self.models])
+
+    def _exact(self) -> Evaluation:
+        plans = tuple(model.plan(self.smaller) for model in self.models)
+        objective = self.valuation.combined([model.value for model in self.models])
+        return Evaluation(
+            design=self.design, is_exact=True, objective=objective, bound=max(self.bound(), objective), plans=plans
+        )
+
+    def _dropped(self, bound: float) -> Evaluation:
+        return Evaluation(
+            design=self.design,
+            is_exact=False,
+            objective=-math.inf,
+            bound=bound,
+            plans=(),
+            dropped_by=STAGE_NAMES[max(model.finest for model in self.models)],
+        )
+
+    def _infeasible(self) -> Evaluation:
+        missing = [model.work.name for model in self.models if model.upper <= 0.0]
+        return Evaluation(
+            design=self.design,
+            is_exact=True,
+            objective=-math.inf,
+            bound=-math.inf,
+            plans=(),
+            reason=f"no plan of {', '.join(missing)} fits",
+        )
