@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from rephaze.errors import SpecError
 from rephaze.hardware.space import DesignCensus, enumerate_designs
-from rephaze.measure.layer_bounds import ModelBounds
+from rephaze.search.bounded_designs import BoundedDesigns
 from rephaze.search.certificate import bound_table, certify, nothing_certified
 from rephaze.search.engine import EngineOutcome, EngineProgress, run_best_first
 from rephaze.search.evaluator import SpaceEvaluator
@@ -24,7 +24,7 @@ from rephaze.search.workers.start import start_workers
 from rephaze.store.opening import is_run
 from rephaze.store.run_store import RunStore
 from rephaze.types.run_record import Incumbent
-from rephaze.types.search import Certificate, Evaluation, SearchResult, SearchSettings, SearchStatus, Unsettled
+from rephaze.types.search import Certificate, Evaluation, SearchResult, SearchSettings, SearchStatus
 from rephaze.types.stopping import StoppedError, StopSignal
 
 Floats = NDArray[np.float64]
@@ -147,10 +147,9 @@ class _Search:
         stop: StopSignal,
         on_progress: OnProgress,
     ) -> None:
-        self.settings, self.evaluator, self.workers, self.store = settings, evaluator, workers, store
+        self.settings, self.evaluator, self.store = settings, evaluator, store
         self.began, self.stop, self.on_progress = began, stop, on_progress
-        self._bounds: dict[int, tuple[list[ModelBounds], int]] = {}
-        """Where each refined design's bounds are: of which chunk, and at which place."""
+        self.designs = BoundedDesigns(evaluator, workers)
         self._last = EngineProgress(incumbent=None, bound=math.inf, num_open=0, num_refined=0, num_evaluated=0)
 
     def run(self, count_within: float) -> SearchResult:
@@ -158,7 +157,7 @@ class _Search:
         known: Sequence[Evaluation] = list(self.store.evaluations()) if self.store else []
         outcome = run_best_first(
             coarse,
-            self._evaluate,
+            self.designs.evaluate,
             tie_key=self._tie_key,
             batch_size=BATCH_SIZE,
             refine=self._refine,
@@ -175,7 +174,7 @@ class _Search:
                 coarse,
                 count_within,
                 refine=self._refine,
-                evaluate=self._evaluate,
+                evaluate=self.designs.evaluate,
                 batch_size=BATCH_SIZE,
                 refine_size=REFINE_SIZE,
                 known=known,
@@ -190,21 +189,7 @@ class _Search:
 
     def _refine(self, designs: Sequence[int]) -> Floats:
         self._report("bounding")
-        found = self.workers.unit_bounds(designs)
-        for position, design in enumerate(designs):
-            self._bounds[design] = (found, position)
-        return self.evaluator.refined(designs, found)
-
-    def _evaluate(self, designs: Sequence[int], cutoff: float) -> Iterator[Evaluation | Unsettled]:
-        # Bounds are kept until they are used: a design taken up again has none left.
-        if missing := [design for design in designs if design not in self._bounds]:
-            try:
-                self._refine(missing)
-            except StoppedError:
-                return iter([Unsettled(design=design, bound=math.inf) for design in designs])
-        places = [self._bounds.pop(design) for design in designs]
-        bounds = [[own.chip(position) for own in found] for found, position in places]
-        return self.workers.evaluate(designs, bounds, cutoff)
+        return self.designs.refine(designs)
 
     def _on_batch(self, batch: list[Evaluation], progress: EngineProgress) -> None:
         if self.store is not None:

@@ -15,6 +15,8 @@ from numpy.typing import NDArray
 
 from rephaze.hardware.presets import preset_chip
 from rephaze.hardware.template import build_chips
+from rephaze.search.bounded_designs import BoundedDesigns
+from rephaze.search.workers.base import InProcess
 from rephaze.study.bayes import minimise, unit_features
 from rephaze.study.chip_metric import ChipMetric, single_chip_cost
 from rephaze.study.yardstick import Yardstick
@@ -22,6 +24,7 @@ from rephaze.types.chip import Chip
 from rephaze.types.comparison import Baseline, ChipAnswer
 from rephaze.types.search import Evaluation
 from rephaze.types.space import AreaModel, DesignSpace
+from rephaze.types.stopping import UNSTOPPED
 from rephaze.units import GIB, MIB
 
 TPUV4_EXPERT = "tpuv4, expert plan"
@@ -198,10 +201,10 @@ def _best_of(
     if not designs:
         return best, 0
     evaluator = yardstick.evaluator
-    bounds = evaluator.unit_bounds(designs)
-    for position, design in enumerate(designs):
-        own = [model.chip(position) for model in bounds]
-        found = evaluator.evaluate(design, own, best.objective if best else -math.inf)
+    bounded = BoundedDesigns(evaluator, InProcess(evaluator, UNSTOPPED))
+    bounded.refine(designs)
+    for design in designs:
+        (found,) = bounded.evaluate([design], best.objective if best else -math.inf)
         assert isinstance(found, Evaluation), "nothing stops it"
         if not found.is_exact or found.objective <= 0.0:
             continue

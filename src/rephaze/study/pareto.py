@@ -19,10 +19,11 @@ from numpy.typing import NDArray
 from rephaze.errors import RunError
 from rephaze.hardware.energy import full_power
 from rephaze.measure.objective import chip_usd, combine_on_chip
+from rephaze.search.cosearch import REFINE_SIZE
 from rephaze.search.evaluator import SpaceEvaluator
 from rephaze.search.workers.start import start_workers
 from rephaze.store.reader import RunReader
-from rephaze.study.settle_budgets import REFINE_SIZE, OnBudget, settle_budgets
+from rephaze.study.settle_budgets import OnBudget, settle_budgets
 from rephaze.types.pareto import ROUNDING, AreaBudget, ParetoFront, ParetoPoint
 from rephaze.types.search import Aggregate, Evaluation, Objective, SearchSettings
 from rephaze.types.stopping import UNSTOPPED

@@ -16,16 +16,14 @@ from itertools import takewhile
 import numpy as np
 from numpy.typing import NDArray
 
-from rephaze.measure.layer_bounds import ModelBounds
+from rephaze.search.bounded_designs import BoundedDesigns
+from rephaze.search.cosearch import BATCH_SIZE, REFINE_SIZE
 from rephaze.search.evaluator import SpaceEvaluator
 from rephaze.search.workers.base import Workers
 from rephaze.types.pareto import ROUNDING
 from rephaze.types.search import Evaluation
 
 Floats = NDArray[np.float64]
-
-BATCH_SIZE = 8
-REFINE_SIZE = 4096
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -67,8 +65,7 @@ def settle_budgets(
     """
     area_d = evaluator.census.area_um2_c
     settled_d = np.zeros(len(area_d), dtype=bool)
-    bounds: dict[int, tuple[list[ModelBounds], int]] = {}
-    """Where each design's finer bounds are: of which chunk, and at which place."""
+    designs = BoundedDesigns(evaluator, workers)
     solved: list[Evaluation] = []
     known = dict(speeds)
     for budget_um2 in budgets_um2:
@@ -84,17 +81,13 @@ def settle_budgets(
             )
             if not len(order):
                 break
-            if int(order[0]) not in bounds:
-                chunk = [int(d) for d in order if int(d) not in bounds][:REFINE_SIZE]
-                found = workers.unit_bounds(chunk)
-                bounds |= {design: (found, at) for at, design in enumerate(chunk)}
-                upper_d[chunk] = np.minimum(upper_d[chunk], evaluator.refined(chunk, found))
+            if int(order[0]) not in designs:
+                chunk = [int(d) for d in order if int(d) not in designs][:REFINE_SIZE]
+                upper_d[chunk] = np.minimum(upper_d[chunk], designs.refine(chunk))
                 continue
             # A design without finer bounds is not to be overtaken by those behind it.
-            batch = list(takewhile(bounds.__contains__, (int(d) for d in order[:BATCH_SIZE])))
-            places = [bounds.pop(design) for design in batch]
-            own = [[model.chip(at) for model in found] for found, at in places]
-            for item in workers.evaluate(batch, own, best if best else -np.inf):
+            batch = list(takewhile(designs.__contains__, (int(d) for d in order[:BATCH_SIZE])))
+            for item in designs.evaluate(batch, best if best else -np.inf):
                 assert isinstance(item, Evaluation), "nothing stops it"
                 settled_d[item.design] = item.is_exact
                 upper_d[item.design] = min(float(upper_d[item.design]), item.bound)
