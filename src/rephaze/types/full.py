@@ -1,7 +1,7 @@
-"""Plans as people run them (cost model ``full``): what a layer costs, what may be chosen, what was chosen, its price.
+"""Plans as people run them (cost model ``full``): what a layer costs, what may be chosen, what was, its price.
 
-Times are for one microbatch and one device, sizes for one device, after tensor, context and expert parallelism have
-cut the layer. docs/plans.md has the definitions.
+Times are for one microbatch and one device, sizes for one device, after tensor, context and expert parallelism
+have cut the layer. docs/plans.md has the definitions.
 """
 
 from __future__ import annotations
@@ -10,11 +10,11 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from rephaze.types.cluster import Cluster
-from rephaze.types.placement import Optimizer, PrecisionPolicy, TiedWeights
+from rephaze.types.placement import LayerLink, Optimizer, PrecisionPolicy, TiedWeights
 
 
 class Sharding(StrEnum):
-    """What is cut over the replicas of a weight, each more than the one before (ZeRO 1, 2, 3; the last is FSDP)."""
+    """What is cut over the replicas of a weight, ever more of it (ZeRO 1, 2, 3; the last is FSDP)."""
 
     NONE = "none"
     OPTIMIZER = "optimizer"
@@ -89,15 +89,6 @@ class FullLayer:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class FullEdge:
-    """Activations that pass between two layers, by position."""
-
-    src: int
-    dst: int
-    payload_bytes: float
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
 class FullGraph:
     """The model with its layers cut one way."""
 
@@ -108,7 +99,7 @@ class FullGraph:
     sp: bool
     microbatch: int
     layers: tuple[FullLayer, ...]
-    edges: tuple[FullEdge, ...]
+    links: tuple[LayerLink, ...]
     tied: tuple[TiedWeights, ...] = ()
 
     @property

@@ -69,6 +69,11 @@ class Network:
             left /= factor.num_members
         return total_s
 
+    def coefficients(self, group: Group) -> tuple[float, float]:
+        """Seconds a byte and seconds a message of a reduce-scatter over the group."""
+        latency_s = self.reduce_scatter_s(5e-324, group)
+        return (self.reduce_scatter_s(1.0, group) - latency_s), latency_s
+
     def all_reduce_s(self, num_bytes: float, group: Group) -> float:
         """A reduce-scatter, then an all-gather."""
         return 2 * self.reduce_scatter_s(num_bytes, group)

@@ -149,12 +149,12 @@ class _Pricer:
     def _message_s(self, inside: set[int], *, entering: bool) -> float:
         """One message with all that comes into a stage, or with the gradients of all that left it."""
         largest: dict[int, float] = {}
-        for edge in self.graph.edges:
-            crosses = edge.dst in inside and edge.src not in inside
+        for link in self.graph.links:
+            crosses = link.dst in inside and link.src not in inside
             if not entering:
-                crosses = edge.src in inside and edge.dst not in inside
+                crosses = link.src in inside and link.dst not in inside
             if crosses:
-                largest[edge.src] = max(largest.get(edge.src, 0.0), edge.payload_bytes)
+                largest[link.src] = max(largest.get(link.src, 0.0), link.payload_bytes)
         return self.network.message_s(sum(largest.values()), self.groups.stages)
 
     # Collectives of a layer
