@@ -7,7 +7,7 @@ from typing import Any
 
 from rephaze.errors import SpecError
 from rephaze.hardware.presets import CHIP_FIELDS, STATED_FIELDS, complete_chip, find_preset, preset_chip
-from rephaze.types.checks import check_count, did_you_mean
+from rephaze.types.checks import check_count, did_you_mean, under
 from rephaze.types.chip import Chip
 from rephaze.types.files import read_mapping
 
@@ -50,10 +50,8 @@ def chip_from_mapping(data: dict[str, Any], *, default_name: str, source: str = 
         raise SpecError(
             prefix + missing[0], None, rule, 'give it, or a preset as base, for example base = "tpuv4"'
         )
-    try:
+    with under(prefix):
         for field in WHOLE_FIELDS:
             # The derived fields are computed from these before Chip itself checks them.
             check_count(field, values[field])
         return complete_chip(name, values)
-    except SpecError as error:
-        raise SpecError(prefix + error.field, error.value, error.rule, error.fix) from None
