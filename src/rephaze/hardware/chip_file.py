@@ -39,7 +39,7 @@ def chip_from_mapping(data: dict[str, Any], *, default_name: str, source: str = 
     base = given.pop("base", None)
     if base is not None:
         preset = find_preset(str(base))
-        values = {field: figure.value for field, figure in preset.figures.items() if field in CHIP_FIELDS}
+        values = {field: given.value for field, given in preset.values.items() if field in CHIP_FIELDS}
     for field, value in given.items():
         if field not in CHIP_FIELDS:
             raise SpecError(prefix + field, value, "is not a field of a chip", did_you_mean(field, CHIP_FIELDS))

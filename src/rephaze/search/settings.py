@@ -63,7 +63,7 @@ class _Layer:
         """Raise unless every field and section is a known one."""
         for field, value in self.fields.items():
             if field not in known:
-                rule = f"must be one of {', '.join(known)}"
+                rule = f"is not a known field; known are {', '.join(known)}"
                 raise SpecError(f"{self.source}: {field}", value, rule, did_you_mean(field, known))
 
     def check_sections(self) -> None:
@@ -97,6 +97,7 @@ def resolve_settings(
     options.check_names(changeable)
     base = scenario or _base_name(run_file)
     layers = (_Layer(f"{Path(base).stem}.toml", scenario_mapping(base)), run_file, options)
+    layers[0].check_names((*SCENARIO_SECTIONS, *SCENARIO_FIELDS))
     for layer in layers:
         layer.check_sections()
     asked = _search_section(models, layers[1:])

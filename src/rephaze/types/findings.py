@@ -34,7 +34,10 @@ def first_finding(error: ValidationError, model: type[BaseModel]) -> SpecError:
         known = _fields(_followed(model, first["loc"][:-1])[1])
         return SpecError(field, first["input"], f"is not a known field{more}", did_you_mean(steps[-1], known))
     if first["type"] == "missing":
-        return SpecError(field, None, f"is required and missing{more}")
+        choices = _choices(kind)
+        return SpecError(
+            field, None, f"is required and missing{more}", f"give one of {', '.join(choices)}" if choices else ""
+        )
     fix = ""
     if first["type"] == "enum":
         rule, fix = f"must be one of {', '.join(_choices(kind))}", did_you_mean(first["input"], _choices(kind))
