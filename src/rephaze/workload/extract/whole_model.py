@@ -23,7 +23,7 @@ from rephaze.workload.extract.aten import kind_of
 from rephaze.workload.extract.blocks import Stack
 from rephaze.workload.extract.layer_index import LayerIndex
 from rephaze.workload.extract.partition import Partition, TracedLayer
-from rephaze.workload.extract.sources import Source
+from rephaze.workload.extract.source import Source
 from rephaze.workload.extract.tp_propagate import lay_out
 
 

@@ -231,7 +231,7 @@ def test_without_torch_the_extra_is_named(monkeypatch):
 
 
 def test_the_config_hash_ignores_the_order_of_keys():
-    from rephaze.workload.extract.sources import hash_config
+    from rephaze.workload.extract.config_source import hash_config
 
     config = OUTSIDE_THE_ZOO["qwen2"]
     assert hash_config(config) == hash_config(json.loads(json.dumps(config, sort_keys=True)))
