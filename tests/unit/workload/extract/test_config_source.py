@@ -54,10 +54,9 @@ def test_an_image_has_a_token_a_patch_and_one_for_its_class():
 
 
 def test_code_that_a_config_names_is_not_run():
-    # transformers would fetch and run it; the config is taken for the library's own class.
-    assert type(source_of({**GPT2, "auto_map": {"AutoModel": "theirs.py:Model"}}).module).__module__.startswith(
-        "transformers."
-    )
+    module = source_of({**GPT2, "auto_map": {"AutoModel": "theirs.py:Model"}}).module
+    assert type(module).__module__.startswith("transformers.")
+    assert not hasattr(module.config, "auto_map")
 
 
 def test_a_named_architecture_comes_before_the_task_the_type_is_trained_for():

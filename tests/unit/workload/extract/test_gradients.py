@@ -51,6 +51,21 @@ def test_a_weights_gradient_that_another_layer_adds_to_stays_a_weights_gradient(
     numbers = two_linear_blocks(step)
     trace = step.trace
     first, second = (trace.ops[numbers[f"weight of {block}"]].outputs[0] for block in (1, 0))
-    total = step.op("aten.add", (Ref(first), Ref(second)), step.tensor(4, 4), is_backward=True, sequence=0)
+    turned = step.tensor(4, 4)
+    view = step.op("aten.t", (Ref(first),), turned, is_backward=True, sequence=1)
+    total = step.op("aten.add", (Ref(turned), Ref(second)), step.tensor(4, 4), is_backward=True, sequence=0)
     found = gradients_of(step.affine(), partition(trace, STACKS))
-    assert found[numbers["weight of 1"]] is found[total] is Gradient.WEIGHT
+    assert found[numbers["weight of 1"]] is found[view] is found[total] is Gradient.WEIGHT
+
+
+def test_what_feeds_an_operator_towards_the_input_is_towards_the_input(step):
+    x, w = step.tensor(2, 4), step.weight("blocks.1.w", 4, 4)
+    h, y = step.tensor(2, 4), step.tensor(2, 4)
+    step.op("aten.relu", (Ref(x),), h, module="blocks.0")
+    step.op("aten.mm", (Ref(h), Ref(w)), y, module="blocks.1")
+    scaled, grad_h, grad_x = step.tensor(2, 4), step.tensor(2, 4), step.tensor(2, 4)
+    scale = step.op("aten.mul", (Ref(y),), scaled, is_backward=True, sequence=1)
+    product = step.op("aten.mm", (Ref(scaled), Ref(w)), grad_h, is_backward=True, sequence=1)
+    step.op("aten.threshold_backward", (Ref(grad_h), Ref(h)), grad_x, is_backward=True, sequence=0)
+    found = gradients_of(step.affine(), partition(step.trace, STACKS))
+    assert found[scale] is found[product] is Gradient.INPUT

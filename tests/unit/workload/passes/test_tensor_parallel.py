@@ -17,6 +17,7 @@ from rephaze.types.graph import (
     Tensor,
     TensorRole,
     TiedParameter,
+    VectorWork,
 )
 from rephaze.workload import ZOO_NAMES, fuse_graph, load_model, shard_graph
 from rephaze.workload.derived_sizes import layer_type, op_graph
@@ -66,7 +67,10 @@ def hand_model():
         tensor("narrow", HIDDEN, is_reduced=True),
         tensor("sum", HIDDEN, TensorRole.OUTPUT),
     )
-    residual = Op(name="add", target="aten.add", kind=OpKind.VECTOR, module="", inputs=(4, 0), outputs=(5,))
+    residual = Op(
+        name="add", target="aten.add", kind=OpKind.VECTOR, module="", inputs=(4, 0), outputs=(5,),
+        vector=(VectorWork(function="add", num_elements=Affine(0, SEQ_LEN * HIDDEN)),),
+    )  # fmt: skip
     ops = [
         gemm("up", WIDE, HIDDEN, (0, 1), (2,), Split.N),
         gemm("down", HIDDEN, WIDE, (2, 3), (4,), Split.K),
@@ -97,7 +101,7 @@ def test_one_chip_has_its_columns_and_rows_and_an_all_reduce_of_the_full_result(
     assert reduce.collective.num_members == 2
     # The residual sum reads the result of the all-reduce, not the partial sum.
     assert layer.forward.edges == ((0, 1), (1, 2), (2, 3))
-    assert residual.num_elements == Affine(0, SEQ_LEN * HIDDEN)
+    assert residual.num_elements == residual.vector[0].num_elements == Affine(0, SEQ_LEN * HIDDEN)
     assert layer.num_parameters == HIDDEN * WIDE
     assert layer.saved_bytes == Affine(0, SEQ_LEN * WIDE * 2 // 2)
     assert layer.input_bytes == Affine(0, SEQ_LEN * HIDDEN * 2)
@@ -116,7 +120,7 @@ def test_with_sequence_parallelism_what_was_replicated_is_sharded_along_the_sequ
     assert (gather.name, scatter.name) == ("x.all_gather", "narrow.reduce_scatter")
     assert gather.collective.payload_bytes == scatter.collective.payload_bytes == Affine(0, SEQ_LEN * HIDDEN * 2)
     assert up.gemm.m == Affine(0, SEQ_LEN)
-    assert residual.num_elements == Affine(0, SEQ_LEN * HIDDEN // 2)
+    assert residual.num_elements == residual.vector[0].num_elements == Affine(0, SEQ_LEN * HIDDEN // 2)
     # It adds its own part of the input, not the gathered one.
     assert layer.forward.edges == ((0, 1), (1, 2), (2, 3), (3, 4))
     assert layer.input_bytes == Affine(0, SEQ_LEN * HIDDEN * 2 // 2)
