@@ -56,8 +56,9 @@ def _higher_limit(case: Case, rng: random.Random) -> Move | None:
     if len(areas) < 2:
         return None
     limit_um2 = rng.choice(areas[:-1])
-    low = case.changed("space", area_limit_um2=limit_um2)
-    high = case.changed("space", area_limit_um2=limit_um2 * rng.choice((1.5, 3.0, 6.0)))
+    # A floor asked for as a part of the limit rises with it: that takes designs away by its own definition.
+    low = case.changed("space", area_limit_um2=limit_um2, area_floor_fraction=0.0)
+    high = case.changed("space", area_limit_um2=limit_um2 * rng.choice((1.5, 3.0, 6.0)), area_floor_fraction=0.0)
     return _between_cases("area limit", low, high)
 
 

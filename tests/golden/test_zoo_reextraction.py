@@ -15,7 +15,7 @@ EAGER = ("bert-large", "llama2-7b")
 
 
 def source_of(name, attention):
-    from rephaze.workload.extract.sources import source_from_config
+    from rephaze.workload.extract.config_source import source_from_config
 
     facts = zoo_config(name)
     return source_from_config(
@@ -68,7 +68,7 @@ def test_parameters_equal_the_instantiated_model_and_flops_torchs_own_count():
     }  # fmt: skip
     graph = extract_config(config, name="small", seq_len=16, attention="eager")
     with quiet_library(), plain_masks():
-        from rephaze.workload.extract.sources import source_from_config
+        from rephaze.workload.extract.config_source import source_from_config
 
         source = source_from_config(config, name="small", seq_len=16, dtype="bfloat16", attention="eager")
         assert graph.num_parameters == sum(p.numel() for p in source.module.parameters())

@@ -5,7 +5,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rephaze.estimate.gemm_default.bounds import padded_bound_cycles
-from rephaze.estimate.gemm_default.mapper import CoreShapes, map_shapes
+from rephaze.estimate.gemm_default.core_shapes import CoreShapes
+from rephaze.estimate.gemm_default.mapper import map_shapes
 from rephaze.units import MIB
 
 SIDES = st.sampled_from([1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256])
@@ -57,7 +58,7 @@ SIDE_BYTES = st.sampled_from([0.0, 0.0, 1e4, 1e7])
 
 def slower_with_more(core, more_of_each, gemm, side_bytes):
     rows = [core] + [{**core, name: more} for name, more in more_of_each.items()]
-    cycles = map_shapes(*gemm, shapes_of(rows), side_bytes)[:, 0]
+    cycles = map_shapes(*gemm, shapes_of(rows), side_bytes)["cycles"]
     return [name for name, more in zip(more_of_each, cycles[1:], strict=True) if more > cycles[0] * (1 + 1e-12)]
 
 
@@ -87,7 +88,7 @@ def test_a_larger_buffer_pays_even_if_tiny():
         "multicast": 1,
     }
     rows = [{**core, "global_buffer_bytes": 1024.0 * 2**i} for i in range(16)]
-    cycles = map_shapes(1, 50257, 4096, 64, shapes_of(rows))[:, 0]
+    cycles = map_shapes(1, 50257, 4096, 64, shapes_of(rows))["cycles"]
     assert (np.diff(cycles) <= 0).all()
 
 
@@ -95,7 +96,7 @@ def test_a_larger_buffer_pays_even_if_tiny():
 @given(core_shapes(ANY_SIDES), GEMMS, SIDE_BYTES)
 def test_every_shape_is_mapped_and_the_bound_is_a_bound(core, gemm, side_bytes):
     shapes = shapes_of([core])
-    cycles = map_shapes(*gemm, shapes, side_bytes)[:, 0]
+    cycles = map_shapes(*gemm, shapes, side_bytes)["cycles"]
     assert np.isfinite(cycles).all()
     bounds = padded_bound_cycles(*gemm, shapes, side_bytes)
     assert (bounds <= cycles * (1 + 1e-12)).all()

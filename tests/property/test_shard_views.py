@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rephaze.workload.extract.tp_views import Shard, SplitConflictError, through_view
+from rephaze.workload.extract.tp_views import Shard, ShardingConflictError, through_view
 
 TP = 2
 
@@ -36,7 +36,7 @@ def test_a_reshape_keeps_every_element_on_its_chip_or_is_refused(shape, data):
     out = (first, second, total // first // second)
     try:
         moved = through_view("view", (out,), shard, tuple(shape), out)
-    except SplitConflictError:
+    except ShardingConflictError:
         return
     if moved.num_units % TP:
         return  # not a legal degree for this layout

@@ -77,7 +77,7 @@ def _table(title: str, caption: str) -> Table:
 
 def _list_cells(preset: Preset) -> list[str]:
     def value(field: str) -> Any:
-        figure = preset.figures.get(field)
+        figure = preset.values.get(field)
         return None if figure is None else figure.value
 
     def scaled(field: str, unit: float) -> str:
@@ -109,7 +109,7 @@ def _show_preset(preset: Preset, json_output: bool) -> None:
     table.add_column("field", no_wrap=True)
     table.add_column("value", justify="right", no_wrap=True)
     table.add_column("source", overflow="fold")
-    for field, figure in preset.figures.items():
+    for field, figure in preset.values.items():
         shown = figure.value if isinstance(figure.value, str) else f"{figure.value:,.6g}"
         note = f" [dim]{escape(figure.note)}[/]" if figure.note else ""
         table.add_row(field, shown, f"[bold]{figure.grade}[/] {escape(figure.source)}{note}")
@@ -169,5 +169,5 @@ def _derived_record(chip: Chip) -> dict[str, Any]:
 def _preset_record(preset: Preset) -> dict[str, Any]:
     from dataclasses import asdict
 
-    figures = {field: asdict(figure) for field, figure in preset.figures.items()}
+    figures = {field: asdict(figure) for field, figure in preset.values.items()}
     return {"name": preset.name, "title": preset.title, "figures": figures, "blanks": list(preset.blanks)}

@@ -10,17 +10,13 @@ Axis letters: c = chip.
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
-from rephaze.estimate.costs import ChipRates, ModeCost, OpCost, bounded_by_memory
+from rephaze.estimate.arrays import Floats, Ints
+from rephaze.estimate.costs import ELEMENT_BYTES, ChipRates, ModeCost, OpCost, bounded_by_memory
 from rephaze.estimate.vector import LANE_OP_BYTES, lane_cycles, traffic_energy_j, vector_energy_j
 from rephaze.estimate.vector_weights import lane_ops
 from rephaze.types.graph import AttentionDims, Op
 
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
-
-ELEMENT_BYTES = 2
 ACCUMULATOR_BYTES = 4
 CAUSAL_BLOCK = 128
 """Causal attention skips key blocks above the diagonal; blocks on it are computed whole."""

@@ -8,15 +8,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from rephaze.estimate.arrays import Floats, Ints
 from rephaze.types.chip import ChipTable
 from rephaze.types.energy import AccessEnergy
 from rephaze.types.latency import IMPOSSIBLE_CYCLES
 
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
-
+ELEMENT_BYTES = 2
+"""Of operands and results; partial sums take twice as much."""
 ONE_CORE_HBM_FRACTION = 0.5
 """Most of the HBM bandwidth an operator on one vector core draws. A placeholder: no vendor publishes what one
 core's DMA engines reach."""

@@ -1,4 +1,4 @@
-"""Cost models as parameter sets: ``default`` and ``paper``.
+"""Estimate models as parameter sets: ``default`` and ``paper``.
 
 The mapper, the tables and the bounds take one of these; nothing else tells the models apart. A change of any
 figure here, or of a formula that reads it, must raise ``version``: caches and stored runs are keyed by it.
@@ -10,6 +10,9 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from rephaze.types.checks import check_choice
+
+PAPER_WORD_BYTES = 2
+"""A word as the paper counts capacities, rates and accesses: one element."""
 
 
 class Tiling(StrEnum):

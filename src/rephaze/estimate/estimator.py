@@ -5,21 +5,15 @@ Axis letters: o = operator, c = chip.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
+from rephaze.estimate.arrays import Floats, Ints
 from rephaze.estimate.attention import attention_cost
 from rephaze.estimate.collectives import collective_s, group_levels, paper_all_reduce_s
-from rephaze.estimate.costs import (
-    ModeCost,
-    OpCost,
-    chip_rates,
-    share_of,
-    whole_cycles,
-)
+from rephaze.estimate.costs import ELEMENT_BYTES, ChipRates, ModeCost, OpCost, chip_rates, share_of, whole_cycles
 from rephaze.estimate.estimate_model import EstimateModel
 from rephaze.estimate.gemm_costs import Dims, GemmColumns, GemmMemo
 from rephaze.estimate.vector import lane_cycles, paper_vector_cost, vector_cost, vector_energy_j
@@ -29,9 +23,6 @@ from rephaze.types.cluster import Cluster
 from rephaze.types.energy import AccessEnergy
 from rephaze.types.graph import CollectiveKind, Op, OpGraph, OpKind
 from rephaze.types.latency import IMPOSSIBLE_CYCLES, Engine, LatencyTable, ModeTable
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 
 MapGemm = Callable[[GemmColumns, Dims, float], ModeCost]
 """Columns, dimensions, side bytes to cost."""
@@ -56,6 +47,16 @@ def engine_of(op: Op) -> Engine:
     if op.kind is OpKind.ATTENTION or (op.kind is OpKind.GEMM and op.vector):
         return Engine.FUSED
     return Engine.TENSOR if op.kind is OpKind.GEMM else Engine.VECTOR
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _ModeRows:
+    """The operators of a graph in one mode."""
+
+    cycles_oc: Ints
+    energy_j_oc: Floats
+    hbm_share_oc: Floats
+    buffer_share_oc: Floats
 
 
 class Estimator:
@@ -179,37 +180,27 @@ class Estimator:
         *,
         least_bytes: bool = False,
     ) -> LatencyTable:
-        shape = (len(graph.ops), len(self.rates))
-        time, energy, hbm_bytes, buffer_bytes = ([np.zeros(shape) for _ in range(2)] for _ in range(4))
         # Layers repeat operators of one shape (three projections, two norms): each is costed once.
         known: dict[tuple[object, ...], OpCost] = {}
-        for o, op in enumerate(graph.ops):
-            if op.kind is OpKind.VIEW:
-                continue
+        costs: list[OpCost | None] = []
+        for op in graph.ops:
             key = _shape_key(op)
-            if key not in known:
+            if op.kind is not OpKind.VIEW and key not in known:
                 known[key] = self._remembered(op, key, microbatch, map_one_core, map_all_cores)
-            cost = known[key]
-            for m, mode in enumerate((cost.one_core, cost.all_cores)):
-                time[m][o], energy[m][o] = mode.cycles_c, mode.energy_j_c
-                is_less = least_bytes and mode.least_buffer_bytes_c is not None
-                hbm_bytes[m][o] = mode.hbm_bytes_c
-                buffer_bytes[m][o] = mode.least_buffer_bytes_c if is_less else mode.buffer_bytes_c
-        cycles = [whole_cycles(rows) for rows in time]
-        rates = self.rates
-        hbm = [share_of(hbm_bytes[m], cycles[m], rates.hbm_bytes_per_cycle_c) for m in range(2)]
-        buffer = [share_of(buffer_bytes[m], cycles[m], rates.buffer_bytes_per_cycle_c) for m in range(2)]
+            costs.append(known.get(key))
+        one = _mode_rows([None if cost is None else cost.one_core for cost in costs], self.rates, least_bytes)
+        all_ = _mode_rows([None if cost is None else cost.all_cores for cost in costs], self.rates, least_bytes)
         return LatencyTable(
             op_names=tuple(op.name for op in graph.ops),
             engines=tuple(engine_of(op) for op in graph.ops),
-            one_core_cycles_oc=cycles[0],
-            all_cores_cycles_oc=cycles[1],
-            one_core_j_oc=energy[0],
-            all_cores_j_oc=energy[1],
-            one_core_hbm_share_oc=hbm[0],
-            all_cores_hbm_share_oc=hbm[1],
-            one_core_buffer_share_oc=buffer[0],
-            all_cores_buffer_share_oc=buffer[1],
+            one_core_cycles_oc=one.cycles_oc,
+            all_cores_cycles_oc=all_.cycles_oc,
+            one_core_j_oc=one.energy_j_oc,
+            all_cores_j_oc=all_.energy_j_oc,
+            one_core_hbm_share_oc=one.hbm_share_oc,
+            all_cores_hbm_share_oc=all_.hbm_share_oc,
+            one_core_buffer_share_oc=one.buffer_share_oc,
+            all_cores_buffer_share_oc=all_.buffer_share_oc,
         )
 
     def _remembered(
@@ -248,7 +239,7 @@ class Estimator:
         if not op.vector or not self.model.has_memory_terms:
             return 0.0
         batch, m, n, k = dims
-        own_bytes = 2.0 * batch * (float(m) * k + float(k) * n + float(m) * n)
+        own_bytes = float(ELEMENT_BYTES) * batch * (float(m) * k + float(k) * n + float(m) * n)
         moved = float(op.input_bytes.at(microbatch) + op.output_bytes.at(microbatch))
         return max(0.0, moved - own_bytes)
 
@@ -273,6 +264,25 @@ class Estimator:
         payload = float(op.collective.payload_bytes.at(microbatch))
         mode = _link_cost(op.collective.kind, payload, op.collective.num_members, self)
         return OpCost(one_core=mode, all_cores=mode)
+
+
+def _mode_rows(costs: Sequence[ModeCost | None], rates: ChipRates, least_bytes: bool) -> _ModeRows:
+    """What operators take in one mode; views, which have no cost, take nothing."""
+    shape = (len(costs), len(rates))
+    time_oc, energy_j_oc, hbm_bytes_oc, buffer_bytes_oc = (np.zeros(shape) for _ in range(4))
+    for o, cost in enumerate(costs):
+        if cost is None:
+            continue
+        is_less = least_bytes and cost.least_buffer_bytes_c is not None
+        time_oc[o], energy_j_oc[o], hbm_bytes_oc[o] = cost.cycles_c, cost.energy_j_c, cost.hbm_bytes_c
+        buffer_bytes_oc[o] = cost.least_buffer_bytes_c if is_less else cost.buffer_bytes_c
+    cycles_oc = whole_cycles(time_oc)
+    return _ModeRows(
+        cycles_oc=cycles_oc,
+        energy_j_oc=energy_j_oc,
+        hbm_share_oc=share_of(hbm_bytes_oc, cycles_oc, rates.hbm_bytes_per_cycle_c),
+        buffer_share_oc=share_of(buffer_bytes_oc, cycles_oc, rates.buffer_bytes_per_cycle_c),
+    )
 
 
 def _link_cost(kind: CollectiveKind, payload: float, num_members: int, estimator: Estimator) -> ModeCost:

@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from rephaze.estimate.attention import attention_macs
+from rephaze.estimate.costs import ELEMENT_BYTES
 from rephaze.types.graph import GemmDims, Op, OpGraph, OpKind
 
 FLOPS_PER_MAC = 2
-ELEMENT_BYTES = 2
 
 
 def num_macs(op: Op, microbatch: int) -> float:

@@ -8,7 +8,7 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from rephaze.estimate.estimate_model import EstimateModel, Tiling, named_estimate_model
+from rephaze.estimate.estimate_model import PAPER_WORD_BYTES, EstimateModel, Tiling, named_estimate_model
 from rephaze.estimate.gemm_default.mapper import PaddedProblem, map_padded
 from rephaze.estimate.gemm_paper.mapper import DivisorProblem, map_divisors
 from rephaze.types.files import check_format, validate
@@ -16,7 +16,6 @@ from rephaze.types.mapping import GemmEstimate
 from rephaze.units import J_PER_PJ, MIB
 
 FORMAT = "rephaze.gemm-problem/1"
-WORD_BYTES = 2
 
 
 class AccessPj(BaseModel):
@@ -106,7 +105,7 @@ def _solve(problem: GemmProblemFile, model: EstimateModel) -> GemmEstimate:
             ),
             model,
         )
-    buffer_bytes = WORD_BYTES * problem.global_buffer_words
+    buffer_bytes = PAPER_WORD_BYTES * problem.global_buffer_words
     return map_padded(
         PaddedProblem(
             batch=problem.batch,
@@ -116,7 +115,7 @@ def _solve(problem: GemmProblemFile, model: EstimateModel) -> GemmEstimate:
             num_tensor_cores=problem.num_tensor_cores,
             width=problem.width,
             depth=problem.depth,
-            scratchpad_bytes=WORD_BYTES * problem.scratchpad_words,
+            scratchpad_bytes=PAPER_WORD_BYTES * problem.scratchpad_words,
             global_buffer_bytes=buffer_bytes,
             scratchpad_bytes_per_cycle=problem.scratchpad_bytes_per_cycle
             or 4.0 * problem.width + 8.0 * problem.depth,
@@ -125,9 +124,9 @@ def _solve(problem: GemmProblemFile, model: EstimateModel) -> GemmEstimate:
             hbm_bytes_per_cycle=problem.hbm_bytes_per_cycle,
             global_buffer_multicast=problem.global_buffer_multicast,
             mac_j=model.mac_pj * J_PER_PJ,
-            register_j_per_byte=pj.register_ * J_PER_PJ / WORD_BYTES,
-            scratchpad_j_per_byte=pj.scratchpad * J_PER_PJ / WORD_BYTES,
-            global_buffer_j_per_byte=pj.global_buffer * J_PER_PJ / WORD_BYTES,
-            hbm_j_per_byte=pj.dram * J_PER_PJ / WORD_BYTES,
+            register_j_per_byte=pj.register_ * J_PER_PJ / PAPER_WORD_BYTES,
+            scratchpad_j_per_byte=pj.scratchpad * J_PER_PJ / PAPER_WORD_BYTES,
+            global_buffer_j_per_byte=pj.global_buffer * J_PER_PJ / PAPER_WORD_BYTES,
+            hbm_j_per_byte=pj.dram * J_PER_PJ / PAPER_WORD_BYTES,
         )
     )

@@ -6,15 +6,12 @@ Axis letters: c = chip.
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
+from rephaze.estimate.arrays import Floats, Ints
 from rephaze.estimate.costs import ChipRates, ModeCost, OpCost, bounded_by_memory
 from rephaze.estimate.vector_paper import work_cycles
 from rephaze.estimate.vector_weights import lane_ops
 from rephaze.types.graph import Op
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 
 LANE_OP_BYTES = 12
 """Register traffic of a lane operation: two operands read, one result written, 32 bit each."""

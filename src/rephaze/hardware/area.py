@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from rephaze.hardware.sourced_data import figure
+from rephaze.hardware.sourced_data import component_value
 from rephaze.hardware.sram import banked_um2, sram_um2
 from rephaze.types.chip import ChipTable
 from rephaze.types.space import AreaModel
@@ -39,14 +39,15 @@ def chip_area(chips: ChipTable, model: AreaModel) -> ChipArea:
 
 def lane_um2() -> float:
     """One vector lane of the corrected model: arithmetic, special functions and registers."""
-    registers = figure("corrected", "lane_register_words") * figure("corrected", "register_word_um2")
+    num_words = component_value("corrected", "lane_register_words")
+    registers = num_words * component_value("corrected", "register_word_um2")
     units = ("fp32_unit_um2", "int32_unit_um2", "special_function_um2")
-    return float(sum(figure("corrected", unit) for unit in units) + registers)
+    return float(sum(component_value("corrected", unit) for unit in units) + registers)
 
 
 def _paper(chips: ChipTable) -> ChipArea:
-    tensor_pe_um2 = figure("paper", "mac_um2") + figure("paper", "tensor_register_um2")
-    vector_pe_um2 = figure("paper", "mac_um2") + figure("paper", "vector_register_um2")
+    tensor_pe_um2 = component_value("paper", "mac_um2") + component_value("paper", "tensor_register_um2")
+    vector_pe_um2 = component_value("paper", "mac_um2") + component_value("paper", "vector_register_um2")
     arrays = chips.num_macs * tensor_pe_um2
     lanes = chips.num_lanes * vector_pe_um2
     scratchpads = chips.num_tensor_cores * sram_um2(
@@ -60,26 +61,26 @@ def _corrected(chips: ChipTable) -> ChipArea:
     scratchpads = chips.num_tensor_cores * banked_um2(chips.tensor_scratchpad_bytes, _one(chips))
     scratchpads += chips.num_vector_cores * banked_um2(chips.vector_scratchpad_bytes, _one(chips))
     buffer = banked_um2(chips.global_buffer_bytes, buffer_banks(chips.global_buffer_bytes_per_cycle))
-    hbm_um2 = figure("corrected", "hbm_phy_um2") + figure("corrected", "hbm_controller_um2")
+    hbm_um2 = component_value("corrected", "hbm_phy_um2") + component_value("corrected", "hbm_controller_um2")
     return _summed(
-        chips.num_macs * figure("corrected", "pe_um2"),
+        chips.num_macs * component_value("corrected", "pe_um2"),
         chips.num_lanes * np.float64(lane_um2()),
         scratchpads * node_factor,
         buffer * node_factor,
-        chips.num_hbm_stacks * hbm_um2 + figure("corrected", "network_um2"),
+        chips.num_hbm_stacks * hbm_um2 + component_value("corrected", "network_um2"),
     )
 
 
 def buffer_banks(bytes_per_cycle: Floats) -> Floats:
     """Banks a buffer needs for its bandwidth, one 64-bit access a cycle each."""
-    return np.maximum(1.0, np.ceil(bytes_per_cycle / figure("corrected", "buffer_bank_bytes_per_cycle")))
+    return np.maximum(1.0, np.ceil(bytes_per_cycle / component_value("corrected", "buffer_bank_bytes_per_cycle")))
 
 
 def _sram_node_factor() -> float:
     """CACTI's 22 nm areas to 7 nm silicon: the anchor's area over what the table gives for the anchor."""
-    num_bytes = np.array([figure("corrected", "sram_anchor_bytes")])
-    num_banks = buffer_banks(np.array([figure("corrected", "sram_anchor_bytes_per_cycle")]))
-    return float(figure("corrected", "sram_anchor_um2")) / float(banked_um2(num_bytes, num_banks)[0])
+    num_bytes = np.array([component_value("corrected", "sram_anchor_bytes")])
+    num_banks = buffer_banks(np.array([component_value("corrected", "sram_anchor_bytes_per_cycle")]))
+    return float(component_value("corrected", "sram_anchor_um2")) / float(banked_um2(num_bytes, num_banks)[0])
 
 
 def _one(chips: ChipTable) -> NDArray[np.int64]:

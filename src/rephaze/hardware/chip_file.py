@@ -7,7 +7,7 @@ from typing import Any
 
 from rephaze.errors import SpecError
 from rephaze.hardware.presets import CHIP_FIELDS, STATED_FIELDS, complete_chip, find_preset, preset_chip
-from rephaze.types.checks import check_count, did_you_mean
+from rephaze.types.checks import check_count, did_you_mean, under
 from rephaze.types.chip import Chip
 from rephaze.types.files import read_mapping
 
@@ -39,7 +39,7 @@ def chip_from_mapping(data: dict[str, Any], *, default_name: str, source: str = 
     base = given.pop("base", None)
     if base is not None:
         preset = find_preset(str(base))
-        values = {field: figure.value for field, figure in preset.figures.items() if field in CHIP_FIELDS}
+        values = {field: given.value for field, given in preset.values.items() if field in CHIP_FIELDS}
     for field, value in given.items():
         if field not in CHIP_FIELDS:
             raise SpecError(prefix + field, value, "is not a field of a chip", did_you_mean(field, CHIP_FIELDS))
@@ -50,10 +50,8 @@ def chip_from_mapping(data: dict[str, Any], *, default_name: str, source: str = 
         raise SpecError(
             prefix + missing[0], None, rule, 'give it, or a preset as base, for example base = "tpuv4"'
         )
-    try:
+    with under(prefix):
         for field in WHOLE_FIELDS:
             # The derived fields are computed from these before Chip itself checks them.
             check_count(field, values[field])
         return complete_chip(name, values)
-    except SpecError as error:
-        raise SpecError(prefix + error.field, error.value, error.rule, error.fix) from None

@@ -11,11 +11,12 @@ from dataclasses import fields
 from rephaze.errors import SpecError
 from rephaze.types.checks import did_you_mean
 from rephaze.types.chip import ChipTable
-from rephaze.types.space import Constraint
+from rephaze.types.space import Comparison, Constraint
 
 KNOWN_FIELDS = (*(field.name for field in fields(ChipTable)), "num_macs", "num_lanes")
 
-_COMPARISON = re.compile(r"<=|>=|==|<|>")
+# The longer signs first, or "<=" would be read as "<".
+_COMPARISON = re.compile("|".join(sorted(Comparison, key=len, reverse=True)))
 
 
 def parse_constraint(text: str) -> Constraint:
@@ -23,7 +24,7 @@ def parse_constraint(text: str) -> Constraint:
     parts = _COMPARISON.split(text)
     found = _COMPARISON.findall(text)
     if len(parts) != 2:
-        rule = "must compare two products of chip fields and numbers with <=, <, >=, > or =="
+        rule = f"must compare two products of chip fields and numbers with one of {', '.join(Comparison)}"
         raise SpecError("constraints", text, rule, "for example 'num_macs <= 131072'")
     left_fields, left_factor = _parse_product(parts[0], text)
     right_fields, right_factor = _parse_product(parts[1], text)
@@ -33,7 +34,7 @@ def parse_constraint(text: str) -> Constraint:
         left_factor=left_factor,
         right_fields=right_fields,
         right_factor=right_factor,
-        comparison=found[0],
+        comparison=Comparison(found[0]),
     )
 
 

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from rephaze.hardware.area import chip_area
 from rephaze.hardware.presets import preset_chip
-from rephaze.hardware.sourced_data import data_file, figure
+from rephaze.hardware.sourced_data import component_value, data_file
 from rephaze.hardware.sram import sram_read_pj
 from rephaze.types.chip import ChipTable, chip_table
 from rephaze.types.energy import AccessEnergy
@@ -61,7 +61,7 @@ def full_power(chips: ChipTable, model: AreaModel) -> FullPower:
 
 def paper_sram_pj(num_bytes: NDArray[np.int64]) -> Floats:
     """Accelergy's average energy of one access, as the paper's mapper takes it."""
-    factor, offset = figure("paper", "sram_read_factor"), figure("paper", "sram_read_offset_pj")
+    factor, offset = component_value("paper", "sram_read_factor"), component_value("paper", "sram_read_offset_pj")
     return factor * sram_read_pj(num_bytes) + offset
 
 
@@ -73,13 +73,13 @@ def _paper(chips: ChipTable) -> AccessEnergy:
         return paper_sram_pj(num_bytes) * J_PER_PJ / access_bytes
 
     return AccessEnergy(
-        mac_j_c=one * figure("paper", "mac_pj") * J_PER_PJ,
-        lane_op_j_c=one * figure("paper", "mac_pj") * J_PER_PJ,
-        register_j_per_byte_c=one * figure("paper", "tensor_register_pj") * J_PER_PJ / WORD_BYTES,
+        mac_j_c=one * component_value("paper", "mac_pj") * J_PER_PJ,
+        lane_op_j_c=one * component_value("paper", "mac_pj") * J_PER_PJ,
+        register_j_per_byte_c=one * component_value("paper", "tensor_register_pj") * J_PER_PJ / WORD_BYTES,
         tensor_scratchpad_j_per_byte_c=sram_j_per_byte(chips.tensor_scratchpad_bytes),
         vector_scratchpad_j_per_byte_c=sram_j_per_byte(chips.vector_scratchpad_bytes),
         global_buffer_j_per_byte_c=sram_j_per_byte(chips.global_buffer_bytes),
-        hbm_j_per_byte_c=one * figure("paper", "dram_pj_per_bit") * BITS_PER_BYTE * J_PER_PJ,
+        hbm_j_per_byte_c=one * component_value("paper", "dram_pj_per_bit") * BITS_PER_BYTE * J_PER_PJ,
         # The paper gives neither: communication and leakage cost it no energy.
         link_j_per_byte_c=0 * one,
         idle_w_c=0 * one,
@@ -90,20 +90,20 @@ def _corrected(chips: ChipTable) -> AccessEnergy:
     access_bytes = float(data_file("components.toml")["sram"]["access_bytes"])
     one = np.ones(len(chips))
     one_mib = np.array([float(MIB)])
-    sram_factor = figure("corrected", "sram_1mb_pj") / float(sram_read_pj(one_mib)[0])
+    sram_factor = component_value("corrected", "sram_1mb_pj") / float(sram_read_pj(one_mib)[0])
 
     def sram_j_per_byte(num_bytes: NDArray[np.int64]) -> Floats:
         return sram_read_pj(num_bytes) * sram_factor * J_PER_PJ / access_bytes
 
     return AccessEnergy(
-        mac_j_c=one * figure("corrected", "mac_pj") * J_PER_PJ,
-        lane_op_j_c=one * figure("corrected", "lane_op_pj") * J_PER_PJ,
-        register_j_per_byte_c=one * figure("corrected", "register_pj_per_byte") * J_PER_PJ,
+        mac_j_c=one * component_value("corrected", "mac_pj") * J_PER_PJ,
+        lane_op_j_c=one * component_value("corrected", "lane_op_pj") * J_PER_PJ,
+        register_j_per_byte_c=one * component_value("corrected", "register_pj_per_byte") * J_PER_PJ,
         tensor_scratchpad_j_per_byte_c=sram_j_per_byte(chips.tensor_scratchpad_bytes),
         vector_scratchpad_j_per_byte_c=sram_j_per_byte(chips.vector_scratchpad_bytes),
         global_buffer_j_per_byte_c=sram_j_per_byte(chips.global_buffer_bytes),
-        hbm_j_per_byte_c=one * figure("corrected", "hbm_pj_per_bit") * BITS_PER_BYTE * J_PER_PJ,
-        link_j_per_byte_c=one * figure("corrected", "link_pj_per_bit") * BITS_PER_BYTE * J_PER_PJ,
+        hbm_j_per_byte_c=one * component_value("corrected", "hbm_pj_per_bit") * BITS_PER_BYTE * J_PER_PJ,
+        link_j_per_byte_c=one * component_value("corrected", "link_pj_per_bit") * BITS_PER_BYTE * J_PER_PJ,
         idle_w_c=_idle_w(chips),
     )
 
@@ -112,4 +112,4 @@ def _idle_w(chips: ChipTable) -> Floats:
     """TPUv4's least measured power, scaled by area."""
     anchor_um2 = chip_area(chip_table([preset_chip("tpuv4")]), AreaModel.CORRECTED).total_um2_c[0]
     area_um2 = chip_area(chips, AreaModel.CORRECTED).total_um2_c
-    return area_um2 * np.float64(float(figure("corrected", "idle_anchor_w")) / float(anchor_um2))
+    return area_um2 * np.float64(float(component_value("corrected", "idle_anchor_w")) / float(anchor_um2))

@@ -1,4 +1,4 @@
-"""Known chips, each figure with its grade and source; a blank stays blank and using it is an error."""
+"""Known chips, each value with its grade and source; a blank stays blank and using it is an error."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rephaze.errors import SpecError
-from rephaze.hardware.sourced_data import Figure
+from rephaze.hardware.sourced_data import SourcedValue
 from rephaze.hardware.template import build_chips, load_template
 from rephaze.types.checks import did_you_mean
 from rephaze.types.chip import Chip
@@ -30,16 +30,16 @@ STATED_FIELDS = tuple(name for name in CHIP_FIELDS if name not in DERIVED_FIELDS
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Preset:
-    """A known chip: its figures by field name."""
+    """A known chip: its values by field name, those of ``Chip`` and others a source gives."""
 
     name: str
     title: str
-    figures: dict[str, Figure]
+    values: dict[str, SourcedValue]
 
     @property
     def blanks(self) -> tuple[str, ...]:
         """Fields a chip needs that no source gave."""
-        return tuple(name for name in STATED_FIELDS if name not in self.figures)
+        return tuple(name for name in STATED_FIELDS if name not in self.values)
 
 
 @cache
@@ -52,8 +52,8 @@ def load_presets() -> dict[str, Preset]:
             continue
         name = entry.name.removesuffix(".toml")
         data = tomllib.loads(entry.read_text("utf-8"))
-        figures = {field: Figure(**figure) for field, figure in data["figures"].items()}
-        found[name] = Preset(name=name, title=data["title"], figures=figures)
+        values = {field: SourcedValue(**value) for field, value in data["values"].items()}
+        found[name] = Preset(name=name, title=data["title"], values=values)
     return found
 
 
@@ -68,7 +68,7 @@ def find_preset(name: str) -> Preset:
 
 
 def preset_chip(name: str) -> Chip:
-    """The chip of a preset; ``SpecError`` names every figure it lacks."""
+    """The chip of a preset; ``SpecError`` names every field that no source gives."""
     preset = find_preset(name)
     if preset.blanks:
         raise SpecError(
@@ -77,7 +77,7 @@ def preset_chip(name: str) -> Chip:
             f"no source gives {', '.join(preset.blanks)} of {preset.title}",
             f'write a chip file with base = "{preset.name}" and those fields',
         )
-    stated = {field: figure.value for field, figure in preset.figures.items() if field in CHIP_FIELDS}
+    stated = {field: given.value for field, given in preset.values.items() if field in CHIP_FIELDS}
     return complete_chip(preset.name, stated)
 
 

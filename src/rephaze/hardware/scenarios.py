@@ -5,7 +5,7 @@ from __future__ import annotations
 from copy import deepcopy
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,16 +17,21 @@ from rephaze.hardware.constraints import parse_constraint
 from rephaze.hardware.presets import preset_chip
 from rephaze.hardware.sourced_data import data_file
 from rephaze.hardware.template import build_chips, load_template
-from rephaze.types.checks import check_choice, check_count
+from rephaze.types.checks import check_choice, check_count, under
 from rephaze.types.chip import ChipTable, chip_table
 from rephaze.types.cluster import Cluster, NetworkLevel
 from rephaze.types.files import read_mapping, validate
-from rephaze.types.scenario import Scenario, TrainingSettings
+from rephaze.types.graph import AttentionKind
+from rephaze.types.placement import Optimizer, PlacementModel, PrecisionName, Recompute
+from rephaze.types.scenario import EstimateModelName, Scenario, TrainingSettings
+from rephaze.types.schedule import Exclusion
 from rephaze.types.space import AreaModel, DesignSpace, Template
 from rephaze.units import GIB, MIB
 
 
 class _Strict(BaseModel):
+    """A number is not read from text; only enums, which a file writes as text, are (``strict=False``)."""
+
     model_config = ConfigDict(extra="forbid", strict=True)
 
 
@@ -73,7 +78,7 @@ class SpaceFile(_Strict):
     """The ``[space]`` section."""
 
     template: str = "default"
-    area_model: str = "corrected"
+    area_model: AreaModel = Field(default=AreaModel.CORRECTED, strict=False)
     clock_hz: float | None = None
     hbm: str | None = None
     num_tensor_cores: Values
@@ -93,10 +98,11 @@ class SpaceFile(_Strict):
 
     @model_validator(mode="after")
     def _one_limit(self) -> SpaceFile:
-        limits = (self.area_limit_um2, self.area_limit_chip, self.area_limit_design)
-        if sum(limit is not None for limit in limits) != 1:
+        limits = ("area_limit_um2", "area_limit_chip", "area_limit_design")
+        given = [limit for limit in limits if getattr(self, limit) is not None]
+        if len(given) != 1:
             rule = "exactly one of area_limit_um2, area_limit_chip and area_limit_design must be given"
-            raise SpecError("area_limit", None, rule)
+            raise SpecError(given[0] if given else limits[0], getattr(self, given[0]) if given else None, rule)
         return self
 
 
@@ -121,19 +127,19 @@ class TrainingFile(_Strict):
     global_batch: int = Field(ge=1)
     microbatches: list[int]
     tp_degrees: list[int]
-    recompute: list[str]
-    optimizer: str
-    precision: str
+    recompute: list[Annotated[Recompute, Field(strict=False)]]
+    optimizer: Optimizer = Field(strict=False)
+    precision: PrecisionName = Field(strict=False)
 
 
 class ScenarioFile(_Strict):
     """A whole scenario."""
 
     title: str
-    estimate_model: str
-    placement_model: str
-    all_cores_excludes: str
-    attention: str
+    estimate_model: EstimateModelName = Field(strict=False)
+    placement_model: PlacementModel = Field(strict=False)
+    all_cores_excludes: Exclusion = Field(strict=False)
+    attention: AttentionKind = Field(strict=False)
     space: SpaceFile
     cluster: ClusterFile
     training: TrainingFile
@@ -158,16 +164,22 @@ def scenario_mapping(name_or_path: str) -> dict[str, Any]:
     return deepcopy(data_file(f"scenarios/{name_or_path}.toml"))
 
 
-def scenario_from_mapping(data: dict[str, Any], *, name: str, source: str) -> Scenario:
-    """The scenario a file's contents describe; every finding names its field."""
+def scenario_from_mapping(data: dict[str, Any], *, name: str, source: str = "") -> Scenario:
+    """The scenario a file's contents describe; every finding names its section and field, after ``source``."""
     found = validate(ScenarioFile, data, source)
-    levels = tuple(NetworkLevel(**level.model_dump()) for level in found.cluster.levels)
+    prefix = f"{source}: " if source else ""
+    with under(f"{prefix}space."):
+        space = _space(found.space)
+    with under(f"{prefix}cluster."):
+        cluster = cluster_from_file(found.cluster)
+    with under(f"{prefix}training."):
+        training = _training(found.training)
     return Scenario(
         name=name,
         title=found.title,
-        space=_space(found.space),
-        cluster=Cluster(num_devices=found.cluster.num_devices, levels=levels),
-        training=_training(found.training),
+        space=space,
+        cluster=cluster,
+        training=training,
         estimate_model=found.estimate_model,
         placement_model=found.placement_model,
         all_cores_excludes=found.all_cores_excludes,
@@ -175,13 +187,24 @@ def scenario_from_mapping(data: dict[str, Any], *, name: str, source: str) -> Sc
     )
 
 
+def cluster_from_file(found: ClusterFile) -> Cluster:
+    """The cluster that a ``[cluster]`` section describes."""
+    levels = []
+    for position, level in enumerate(found.levels):
+        with under(f"levels.{position}."):
+            levels.append(NetworkLevel(**level.model_dump()))
+    return Cluster(num_devices=found.num_devices, levels=tuple(levels))
+
+
 def _training(found: TrainingFile) -> TrainingSettings:
-    for field in ("microbatches", "tp_degrees", "recompute"):
-        if not getattr(found, field):
-            raise SpecError(f"training.{field}", [], "must list at least one value")
+    if not found.recompute:
+        raise SpecError("recompute", [], f"must list at least one of {', '.join(Recompute)}")
     for field in ("microbatches", "tp_degrees"):
-        for value in getattr(found, field):
-            check_count(f"training.{field}", value)
+        values = getattr(found, field)
+        if not values:
+            raise SpecError(field, [], "must list at least one value")
+        for value in values:
+            check_count(field, value)
     return TrainingSettings(
         global_batch=found.global_batch,
         microbatches=tuple(found.microbatches),
@@ -193,12 +216,10 @@ def _training(found: TrainingFile) -> TrainingSettings:
 
 
 def _space(found: SpaceFile) -> DesignSpace:
-    check_choice("area_model", found.area_model, list(AreaModel))
-    area_model = AreaModel(found.area_model)
     template = _template(found)
     limit_um2 = found.area_limit_um2
     if limit_um2 is None:
-        limit_um2 = float(chip_area(_limit_chip(found, template), area_model).total_um2_c[0])
+        limit_um2 = float(chip_area(_limit_chip(found, template), found.area_model).total_um2_c[0])
     return DesignSpace(
         num_tensor_cores=_values(found.num_tensor_cores),
         tensor_width=_values(found.tensor_width),
@@ -209,7 +230,7 @@ def _space(found: SpaceFile) -> DesignSpace:
         num_hbm_stacks=_values(found.num_hbm_stacks),
         hbm_bytes_options=tuple(gib * GIB for gib in found.hbm_gib_options),
         template=template,
-        area_model=area_model,
+        area_model=found.area_model,
         area_limit_um2=limit_um2,
         area_floor_um2=found.area_floor_fraction * limit_um2,
         power_limit_w=found.power_limit_w,
@@ -233,7 +254,8 @@ def _template(found: SpaceFile) -> Template:
 
 def _limit_chip(found: SpaceFile, template: Template) -> ChipTable:
     if found.area_limit_chip is not None:
-        return chip_table([preset_chip(found.area_limit_chip)])
+        with under("area_limit_chip: "):
+            return chip_table([preset_chip(found.area_limit_chip)])
     assert found.area_limit_design is not None
     design = found.area_limit_design
 

@@ -1,4 +1,4 @@
-"""Figures that ship with the package: values with grade and source, read from data files."""
+"""The data files that ship with the package: TOML in which a value stands beside its grade and source."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ import numpy as np
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Figure:
-    """One published, derived or assumed value."""
+class SourcedValue:
+    """One published, derived or assumed value, a number or a name."""
 
     value: Any
     grade: str
@@ -24,10 +24,10 @@ class Figure:
 
 @cache
 def data_file(name: str) -> dict[str, Any]:
-    """The contents of ``data/<name>``."""
+    """The contents of ``data/<name>``, one object for all callers: copy before changing it."""
     return tomllib.loads(files("rephaze.hardware").joinpath("data", name).read_text("utf-8"))
 
 
-def figure(section: str, name: str) -> np.float64:
-    """A component's value by area or energy model and name."""
-    return np.float64(data_file("components.toml")[section][name]["value"])
+def component_value(model: str, name: str) -> np.float64:
+    """Area, energy or size of a component by its name (which has the unit), under an area model's name."""
+    return np.float64(data_file("components.toml")[model][name]["value"])

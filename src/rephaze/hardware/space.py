@@ -12,7 +12,7 @@ from rephaze.hardware.area import chip_area
 from rephaze.hardware.energy import full_power
 from rephaze.hardware.template import build_chips
 from rephaze.types.chip import ChipTable
-from rephaze.types.space import Constraint, DesignSpace
+from rephaze.types.space import Comparison, Constraint, DesignSpace
 
 MAX_GRID_POINTS = 20_000_000
 
@@ -93,7 +93,13 @@ def _grid(space: DesignSpace) -> ChipTable:
 def _holds(constraint: Constraint, chips: ChipTable) -> NDArray[np.bool_]:
     left = constraint.left_factor * _product(constraint.left_fields, chips)
     right = constraint.right_factor * _product(constraint.right_fields, chips)
-    compare = {"<=": np.less_equal, "<": np.less, ">=": np.greater_equal, ">": np.greater, "==": np.equal}
+    compare = {
+        Comparison.AT_MOST: np.less_equal,
+        Comparison.BELOW: np.less,
+        Comparison.AT_LEAST: np.greater_equal,
+        Comparison.ABOVE: np.greater,
+        Comparison.EQUAL: np.equal,
+    }
     held: NDArray[np.bool_] = compare[constraint.comparison](left, right)
     return held
 

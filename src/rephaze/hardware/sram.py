@@ -23,7 +23,7 @@ def _columns() -> tuple[Floats, Floats, Floats]:
 
 
 def sram_um2(num_bytes: NDArray[np.int64] | Floats) -> Floats:
-    """Area at 22 nm; at the table's sizes, exactly CACTI's figure."""
+    """Area at 22 nm; at the table's sizes, exactly CACTI's value."""
     sizes, areas, _ = _columns()
     return _power_law(num_bytes, sizes, areas)
 
@@ -54,6 +54,6 @@ def _power_law(at: NDArray[np.int64] | Floats, sizes: Floats, values: Floats) ->
     low, high = sizes[segment], sizes[segment + 1]
     fraction = np.log2(at / low) / np.log2(high / low)
     interpolated = values[segment] * (values[segment + 1] / values[segment]) ** fraction
-    # The table's own figures come back unrounded: the paper's design space is decided by exact equality.
+    # The table's own values come back unrounded: the paper's design space is decided by exact equality.
     position = np.minimum(np.searchsorted(sizes, at), len(sizes) - 1)
     return np.where(sizes[position] == at, values[position], interpolated)

@@ -8,9 +8,10 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from rephaze.estimate.costs import ELEMENT_BYTES
 from rephaze.estimate.estimate_model import EstimateModel, Tiling
 from rephaze.estimate.gemm_default.mapper import REGISTER_BYTES_PER_MAC
-from rephaze.estimate.least_work import ELEMENT_BYTES, least_gemm_bytes, least_hbm_bytes, least_macs
+from rephaze.estimate.least_work import least_gemm_bytes, least_hbm_bytes, least_macs
 from rephaze.measure.model_work import ModelWork
 from rephaze.types.chip import ChipTable
 from rephaze.types.energy import AccessEnergy

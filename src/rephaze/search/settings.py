@@ -6,18 +6,19 @@ A run file is TOML: ``scenario`` names what to start from, the sections ``[space
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
 from rephaze.errors import SpecError
-from rephaze.hardware.scenarios import scenario_from_mapping, scenario_mapping
+from rephaze.hardware.scenarios import ClusterFile, cluster_from_file, scenario_from_mapping, scenario_mapping
 from rephaze.measure.objective import check_weights
-from rephaze.types.checks import check_choice, check_count
-from rephaze.types.cluster import Cluster, NetworkLevel, resized_cluster
+from rephaze.types.checks import check_count, did_you_mean, under
+from rephaze.types.cluster import resized_cluster
 from rephaze.types.files import read_mapping, validate
+from rephaze.types.scenario import Scenario
 from rephaze.types.search import Aggregate, Objective, SearchSettings
 
 SCENARIO_SECTIONS = ("space", "cluster", "training")
@@ -32,10 +33,45 @@ class SearchSection(BaseModel):
 
     models: list[str] = Field(default_factory=list)
     weights: list[float] | None = None
-    objective: str = Objective.THROUGHPUT
-    aggregate: str = Aggregate.GEOMEAN
+    # Not strict: a file writes an enum as text.
+    objective: Objective = Field(default=Objective.THROUGHPUT, strict=False)
+    aggregate: Aggregate = Field(default=Aggregate.GEOMEAN, strict=False)
     seed: int = Field(default=0, ge=0)
     exhaustive: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class _Layer:
+    """Fields from one place, laid over those of the places before it."""
+
+    source: str
+    """Shown before a field that is wrong here."""
+    fields: dict[str, Any]
+
+    def section(self, name: str) -> dict[str, Any]:
+        """The fields of one section, none if it is not there."""
+        found: dict[str, Any] = self.fields.get(name, {})
+        return found
+
+    def gives(self, steps: list[str]) -> bool:
+        """Whether a field outside the sections, or a section and a field of it, are given here."""
+        if len(steps) > 1:
+            return steps[1] in self.section(steps[0])
+        return steps[0] in self.fields
+
+    def check_names(self, known: tuple[str, ...]) -> None:
+        """Raise unless every field and section is a known one."""
+        for field, value in self.fields.items():
+            if field not in known:
+                rule = f"is not a known field; known are {', '.join(known)}"
+                raise SpecError(f"{self.source}: {field}", value, rule, did_you_mean(field, known))
+
+    def check_sections(self) -> None:
+        """Raise unless every section that is given has fields."""
+        for section in ("search", *SCENARIO_SECTIONS):
+            if not isinstance(self.section(section), dict):
+                rule = "must be a section with fields of its own"
+                raise SpecError(f"{self.source}: {section}", self.fields[section], rule)
 
 
 def resolve_settings(
@@ -43,48 +79,34 @@ def resolve_settings(
     *,
     config: Path | None = None,
     scenario: str | None = None,
-    changes: dict[str, dict[str, Any]] | None = None,
+    changes: dict[str, Any] | None = None,
 ) -> SearchSettings:
-    """Everything a search depends on, checked.
+    """Everything a search depends on, checked; what is wrong is named with the place it was given in.
 
     Args:
         models: Zoo names or graph files; replace the run file's.
         config: A run file.
         scenario: What to start from; replaces the run file's ``scenario``.
-        changes: Single fields by section (``space``, ``cluster``, ``training``, ``search``), applied last.
+        changes: Single fields by section (``space``, ``cluster``, ``training``, ``search``), applied last;
+            fields of the scenario outside its sections by name.
     """
-    given = read_mapping(config) if config else {}
-    source = config.name if config else "options"
-    known = ("scenario", "search", *SCENARIO_SECTIONS, *SCENARIO_FIELDS)
-    for field, value in given.items():
-        if field not in known:
-            raise SpecError(f"{source}: {field}", value, f"must be one of {', '.join(known)}")
-    base = scenario or str(given.get("scenario", "default"))
-    data = scenario_mapping(base)
-    layers = [given, changes or {}]
+    run_file = _Layer(config.name, read_mapping(config)) if config else _Layer("options", {})
+    options = _Layer("options", changes or {})
+    changeable = ("search", *SCENARIO_SECTIONS, *SCENARIO_FIELDS)
+    run_file.check_names(("scenario", *changeable))
+    options.check_names(changeable)
+    base = scenario or _base_name(run_file)
+    layers = (_Layer(f"{Path(base).stem}.toml", scenario_mapping(base)), run_file, options)
+    layers[0].check_names((*SCENARIO_SECTIONS, *SCENARIO_FIELDS))
     for layer in layers:
-        data |= {field: layer[field] for field in SCENARIO_FIELDS if field in layer}
-        for section in SCENARIO_SECTIONS:
-            data[section] = _overlaid(data[section], layer.get(section, {}))
-        cluster = layer.get("cluster", {})
-        if "num_devices" in cluster and "levels" not in cluster:
-            data["cluster"] = _resized(data["cluster"])
-    wanted = dict(given.get("search", {})) | (changes or {}).get("search", {})
-    if models:
-        wanted["models"] = list(models)
-    asked = validate(SearchSection, wanted, f"{source}: search")
-    if not asked.models:
-        raise SpecError("models", [], "name at least one model", "rephaze models lists them")
-    if len(set(asked.models)) != len(asked.models):
-        raise SpecError("models", asked.models, "names a model twice")
-    check_choice("objective", asked.objective, list(Objective))
-    check_choice("aggregate", asked.aggregate, list(Aggregate))
+        layer.check_sections()
+    asked = _search_section(models, layers[1:])
     settings = SearchSettings(
         models=tuple(asked.models),
         weights=tuple(asked.weights if asked.weights is not None else [1.0] * len(asked.models)),
-        scenario=scenario_from_mapping(data, name=Path(base).stem, source=source),
-        objective=Objective(asked.objective),
-        aggregate=Aggregate(asked.aggregate),
+        scenario=_scenario(Path(base).stem, layers),
+        objective=asked.objective,
+        aggregate=asked.aggregate,
         seed=asked.seed,
         exhaustive=asked.exhaustive,
     )
@@ -92,14 +114,71 @@ def resolve_settings(
     return settings
 
 
+def _base_name(run_file: _Layer) -> str:
+    name = run_file.fields.get("scenario", "default")
+    if not isinstance(name, str):
+        raise SpecError(f"{run_file.source}: scenario", name, "must name a scenario or a scenario file (.toml)")
+    return name
+
+
+def _search_section(models: tuple[str, ...], layers: tuple[_Layer, ...]) -> SearchSection:
+    wanted: dict[str, Any] = {}
+    for layer in layers:
+        wanted |= layer.section("search")
+    if models:
+        wanted["models"] = list(models)
+    try:
+        with under("search."):
+            asked = validate(SearchSection, wanted)
+    except SpecError as error:
+        raise _with_source(error, layers) from None
+    if not asked.models:
+        raise SpecError("models", [], "name at least one model", "rephaze models lists them")
+    if len(set(asked.models)) != len(asked.models):
+        raise SpecError("models", asked.models, "names a model twice")
+    return asked
+
+
+def _scenario(name: str, layers: tuple[_Layer, ...]) -> Scenario:
+    """The scenario of the first layer with the changes of the others."""
+    data = dict(layers[0].fields)
+    try:
+        for layer in layers[1:]:
+            data |= {field: layer.fields[field] for field in SCENARIO_FIELDS if field in layer.fields}
+            for section in SCENARIO_SECTIONS:
+                if section in layer.fields:
+                    data[section] = _overlaid(data.get(section, {}), layer.section(section))
+            cluster = layer.section("cluster")
+            if "num_devices" in cluster and "levels" not in cluster:
+                data["cluster"] = _resized(data["cluster"])
+        return scenario_from_mapping(data, name=name)
+    except SpecError as error:
+        raise _with_source(error, layers) from None
+
+
+def _with_source(error: SpecError, layers: tuple[_Layer, ...]) -> SpecError:
+    """The error with the place where the field was given last.
+
+    A field that is missing is missing in the first layer, which should be whole. A value that a record refuses may
+    be derived from fields of other names: then the last to give any field of the section is named.
+    """
+    steps = error.field.replace(":", ".").split(".")[:2]
+    given = [layer for layer in layers if layer.gives(steps)]
+    if not given and error.value is not None:
+        given = [layer for layer in layers if layer.fields.get(steps[0])]
+    source = given[-1].source if given else layers[0].source
+    return SpecError(f"{source}: {error.field}", error.value, error.rule, error.fix)
+
+
 def _resized(section: dict[str, Any]) -> dict[str, Any]:
     """The network of the section, reaching as many devices as it now has."""
-    num_devices = section["num_devices"]
-    check_count("cluster.num_devices", num_devices, at_most=2**24)
-    levels = tuple(NetworkLevel(**level) for level in section["levels"])
-    before = Cluster(num_devices=levels[-1].num_devices, levels=levels)
-    after = resized_cluster(before, num_devices)
-    return {"num_devices": num_devices, "levels": [asdict(level) for level in after.levels]}
+    with under("cluster."):
+        found = validate(ClusterFile, section)
+        check_count("num_devices", found.num_devices, at_most=2**24)
+        reach = found.levels[-1].num_devices if found.levels else found.num_devices
+        before = cluster_from_file(found.model_copy(update={"num_devices": reach}))
+        after = resized_cluster(before, found.num_devices)
+    return {"num_devices": found.num_devices, "levels": [asdict(level) for level in after.levels]}
 
 
 def _overlaid(section: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:

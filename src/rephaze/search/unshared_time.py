@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rephaze.estimate.collectives import paper_all_reduce_s
-from rephaze.estimate.estimate_model import EstimateModel
+from rephaze.estimate.estimate_model import PAPER_WORD_BYTES, EstimateModel
 from rephaze.estimate.least_work import gemm_sizes, num_macs
 from rephaze.estimate.vector_paper import work_cycles
 from rephaze.measure.model_work import PassWork
@@ -38,7 +38,6 @@ Ints = NDArray[np.int64]
 Modes = tuple[Floats, Floats]
 """Cycles per sample on one core and on all."""
 
-WORD_BYTES = 2
 ROUNDING = 1 - 1e-9
 """Whole cycles may be this part of a cycle below the figure they were rounded from (``costs.whole_cycles``)."""
 
@@ -67,9 +66,11 @@ class UnsharedTime:
         self._array_macs_c = (chips.tensor_width * chips.tensor_depth).astype(np.float64)
         # Two tensors move once for every side of the array's tile, the third for the scratchpad tile's; any two
         # sides multiply to at most the scratchpad, so 1/x + 1/y + 1/z is no less than 3 / sqrt(scratchpad).
-        self._near_c = 3.0 / np.sqrt(chips.tensor_scratchpad_bytes / WORD_BYTES) / model.array_words_per_cycle
+        self._near_c = (
+            3.0 / np.sqrt(chips.tensor_scratchpad_bytes / PAPER_WORD_BYTES) / model.array_words_per_cycle
+        )
         # Over the buffer's upper side two move once for every side of its tile, which multiply to at most it.
-        self._far_c = 2.0 / np.sqrt(chips.global_buffer_bytes / WORD_BYTES) / model.dram_words_per_cycle
+        self._far_c = 2.0 / np.sqrt(chips.global_buffer_bytes / PAPER_WORD_BYTES) / model.dram_words_per_cycle
         self._one_core_lanes, self._one_core_at = np.unique(chips.vector_lanes, return_inverse=True)
         self._all_lanes, self._all_at = np.unique(chips.num_lanes, return_inverse=True)
         self._gemms: dict[GemmDims, Modes] = {}

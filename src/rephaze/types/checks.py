@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from difflib import get_close_matches
 from typing import Any
 
@@ -42,3 +43,12 @@ def did_you_mean(value: Any, known: Iterable[str]) -> str:
     """``did you mean 'x'?`` for the nearest known name, or an empty string."""
     near = get_close_matches(str(value), list(known), n=1)
     return f"did you mean {near[0]!r}?" if near else ""
+
+
+@contextmanager
+def under(prefix: str) -> Iterator[None]:
+    """What the block finds wrong is said with ``prefix`` before the field: ``run.toml: space.``."""
+    try:
+        yield
+    except SpecError as error:
+        raise SpecError(prefix + error.field, error.value, error.rule, error.fix) from None

@@ -1,4 +1,4 @@
-"""Text that enters: JSON and TOML files to plain data, and pydantic's findings to one line."""
+"""Text that enters: JSON and TOML files to plain data, the first thing wrong with it to one line."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from rephaze.errors import FileError, SpecError
-from rephaze.types.checks import did_you_mean
+from rephaze.types.checks import under
 
 if TYPE_CHECKING:
-    from pydantic import BaseModel, ValidationError
+    from pydantic import BaseModel
 
     ModelT = TypeVar("ModelT", bound=BaseModel)
 
@@ -67,34 +67,13 @@ def validate(model: type[ModelT], data: Any, source: str = "") -> ModelT:
     """
     from pydantic import ValidationError
 
+    from rephaze.types.findings import first_finding
+
     try:
         return model.model_validate(data)
     except ValidationError as error:
-        raise _first_finding(error, model, source) from None
-
-
-def _first_finding(error: ValidationError, model: type[BaseModel], source: str) -> SpecError:
-    findings = error.errors(include_url=False, include_context=True)
-    first = findings[0]
-    path = ".".join(str(part) for part in first["loc"]) or "value"
-    field = f"{source}: {path}" if source else path
-    more = f" (and {len(findings) - 1} more)" if len(findings) > 1 else ""
-    if first["type"] == "extra_forbidden":
-        known = list(model.model_fields) if len(first["loc"]) == 1 else []
-        return SpecError(
-            field, first["input"], f"is not a known field{more}", did_you_mean(first["loc"][-1], known)
-        )
-    if first["type"] == "missing":
-        return SpecError(field, None, f"is required and missing{more}")
-    raised = first.get("ctx", {}).get("error")
-    if isinstance(raised, SpecError):
-        return SpecError(
-            f"{source}: {raised.field}" if source else raised.field,
-            raised.value,
-            raised.rule + more,
-            raised.fix,
-        )
-    return SpecError(field, first["input"], _lower_first(first["msg"]) + more)
+        with under(f"{source}: " if source else ""):
+            raise first_finding(error, model) from None
 
 
 def _refuse_constant(text: str) -> Any:
@@ -111,7 +90,3 @@ def _unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 def _one_line(error: BaseException) -> str:
     return " ".join(str(error).split())
-
-
-def _lower_first(text: str) -> str:
-    return text[:1].lower() + text[1:]

@@ -44,6 +44,15 @@ class OpKind(StrEnum):
     COLLECTIVE = "collective"
 
 
+class AttentionKind(StrEnum):
+    """How a model computes attention."""
+
+    FUSED = "fused"
+    """As one operator that keeps the scores on the chip."""
+    EAGER = "eager"
+    """As GEMMs and a softmax, with the scores in memory."""
+
+
 class Gradient(StrEnum):
     """Which gradient a backward operator computes."""
 

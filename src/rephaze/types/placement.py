@@ -52,6 +52,17 @@ class Optimizer(StrEnum):
     ADAM = "adam"
 
 
+class PrecisionName(StrEnum):
+    """In how many bits weights, gradients and optimizer state are kept; ``PrecisionPolicy`` has the bytes."""
+
+    MIXED = "mixed"
+    """16-bit weights; 32-bit gradients, master copy and moments."""
+    FP32 = "fp32"
+    BF16 = "bf16"
+    PAPER = "paper"
+    """The ICML 2024 paper's: 16 bits throughout, Adam one more copy of the weights."""
+
+
 class SolveStatus(StrEnum):
     """What was proven about an answer."""
 

@@ -3,9 +3,22 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import StrEnum
 
 from rephaze.types.cluster import Cluster
+from rephaze.types.graph import AttentionKind
+from rephaze.types.placement import Optimizer, PlacementModel, PrecisionName, Recompute
+from rephaze.types.schedule import Exclusion
 from rephaze.types.space import DesignSpace
+
+
+class EstimateModelName(StrEnum):
+    """How operators are timed: the parameter sets of ``rephaze.estimate.estimate_model``, by name."""
+
+    DEFAULT = "default"
+    """Padded tiles at the chip's own rates; operators wait for HBM."""
+    PAPER = "paper"
+    """The ICML 2024 paper's: tiles that divide each other, at its fixed rates."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -18,10 +31,10 @@ class TrainingSettings:
     """Microbatch sizes to try, in samples."""
     tp_degrees: tuple[int, ...]
     """Tensor-parallel degrees to try, where the model allows them."""
-    recompute: tuple[str, ...]
-    """Recompute modes to try: ``none``, ``block``, ``stage``."""
-    optimizer: str
-    precision: str
+    recompute: tuple[Recompute, ...]
+    """Recompute modes to try; with all of them listed a plan may mix them, stage by stage."""
+    optimizer: Optimizer
+    precision: PrecisionName
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -33,11 +46,9 @@ class Scenario:
     space: DesignSpace
     cluster: Cluster
     training: TrainingSettings
-    estimate_model: str
-    """``default`` or ``paper``: how operators are timed."""
-    placement_model: str
-    """``1f1b`` or ``paper``: how a plan is timed."""
-    all_cores_excludes: str
-    """``engine`` or ``chip``: what an operator on all cores keeps from running."""
-    attention: str
-    """``fused`` or ``eager``."""
+    estimate_model: EstimateModelName
+    placement_model: PlacementModel
+    """How a plan is timed."""
+    all_cores_excludes: Exclusion
+    """What an operator on all cores keeps from running."""
+    attention: AttentionKind

@@ -40,6 +40,16 @@ class Template:
     hbm_stack_bytes_per_s: float
 
 
+class Comparison(StrEnum):
+    """How the two sides of a constraint are compared."""
+
+    AT_MOST = "<="
+    BELOW = "<"
+    AT_LEAST = ">="
+    ABOVE = ">"
+    EQUAL = "=="
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Constraint:
     """A rule on chips beyond area and power: ``product of left fields * factor  <=  product of right``."""
@@ -49,8 +59,7 @@ class Constraint:
     left_factor: float
     right_fields: tuple[str, ...]
     right_factor: float
-    comparison: str
-    """One of ``<=``, ``<``, ``>=``, ``>``, ``==``."""
+    comparison: Comparison
 
 
 _LISTED_FIELDS = (

@@ -1,6 +1,6 @@
-"""The figures of operators and layers that follow from their tensors: bytes, edges, memory.
+"""What follows from the tensors of operators and layers: their bytes, edges and memory.
 
-They are worked out here once for every graph, whether just extracted, read from a file or sharded.
+Worked out here for every graph, whether just extracted, read from a file, sharded or fused.
 """
 
 from __future__ import annotations

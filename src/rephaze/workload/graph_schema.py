@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Annotated, Literal, NotRequired
 
 from pydantic import BaseModel, ConfigDict, Field
-from typing_extensions import TypedDict
+from typing_extensions import TypedDict  # pydantic refuses the one of ``typing`` before Python 3.12
 
 Count = Annotated[int, Field(ge=0, lt=2**62)]
 Positive = Annotated[int, Field(ge=1, lt=2**62)]

@@ -1,4 +1,4 @@
-"""A model in a few figures, at one sample and tp = 1 unless the graph says otherwise."""
+"""A model in a few numbers: its size, its work and what it keeps, for one sample."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class ModelSummary:
 
 
 def summarize(graph: ModelGraph) -> ModelSummary:
-    """The figures of a graph."""
+    """The summary of a graph; of a sharded one, work and memory are those of one chip."""
     forward = [_flops(layer.forward) for layer in graph.layer_types]
     backward = [_flops(layer.backward) for layer in graph.layer_types]
     saved = [(layer.saved_bytes + layer.saved_input_bytes).at(1) for layer in graph.layer_types]

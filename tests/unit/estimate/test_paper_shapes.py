@@ -1,8 +1,12 @@
 """The paper's vector formulas, worked by hand."""
 
+import sys
+from pathlib import Path
+
 import pytest
 
-from rephaze.estimate.paper_shapes import paper_backward_cycles, paper_forward_cycles, paper_fused_cycles
+sys.path.insert(0, str(Path(__file__).parent))
+from paper_shapes import paper_backward_cycles, paper_forward_cycles, paper_fused_cycles
 
 BERT = (4, 512, 1024)
 BERT_SIZE = 4 * 512 * 1024

@@ -89,7 +89,7 @@ def test_a_missing_file_and_an_unknown_preset():
         load_chip("tpu4")
 
 
-def test_a_blank_figure_stays_blank_and_using_it_says_so():
+def test_a_blank_value_stays_blank_and_using_it_says_so():
     with pytest.raises(SpecError, match=r"tpuv6e.num_tensor_cores is None: no source gives .*clock_hz.*base = "):
         preset_chip("tpuv6e")
 
@@ -98,9 +98,9 @@ def test_presets_cover_the_known_chips_and_agree_with_their_peak():
     presets = load_presets()
     assert len(presets) == 13
     for name, preset in presets.items():
-        for figure in preset.figures.values():
-            assert figure.grade in "ABCDP"
-            assert figure.source
+        for value in preset.values.values():
+            assert value.grade in "ABCDP"
+            assert value.source
         if not preset.blanks:
             peak = preset_chip(name).peak_flops_per_s
-            assert peak == pytest.approx(preset.figures["peak_flops_per_s"].value, rel=0.004)
+            assert peak == pytest.approx(preset.values["peak_flops_per_s"].value, rel=0.004)

@@ -1,4 +1,4 @@
-"""Cost against the published worked figures; energy against the paper's power."""
+"""Cost against the published worked examples; energy against the paper's power."""
 
 import numpy as np
 import pytest

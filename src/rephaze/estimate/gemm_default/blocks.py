@@ -5,38 +5,18 @@ Axis letters: a = candidate, d = dimension (0 m, 1 n, 2 k), r = rung of the ladd
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import numpy as np
 from numba import float64, int64
-from numpy.typing import NDArray
 
-from rephaze.compiled import compiled, type_like
-from rephaze.estimate.gemm_default.equations import GEMM, Gemm, cuts, far_bytes
+from rephaze.compiled import compiled
+from rephaze.estimate.arrays import Floats, Ints
+from rephaze.estimate.gemm_default.equations import BLOCKS, GEMM, ROWS_AND_KEYS, cuts, far_bytes
 from rephaze.estimate.gemm_default.ladders import BLOCK_STEPS, SPLIT_STEPS, ladder, ladder_at_least
-
-KEPT_COLUMN = 3
-"""Of a row of blocks, after m, n, k: the tensor kept in the global buffer."""
-
-
-class Blocks(NamedTuple):
-    """Candidates for all rungs, one after the other."""
-
-    starts_r: NDArray[np.int64]
-    """Where each rung's begin, and the last one's end."""
-    counts_ad: NDArray[np.int64]
-    """Blocks along m, n, k and the tensor kept."""
-    bytes_a: NDArray[np.float64]
-    """Their HBM bytes, ascending within a rung."""
-
-
-_ROWS, _KEYS = np.empty((1, 4), dtype=np.int64), np.empty(1)
-ROWS_AND_KEYS = type_like((_ROWS, _KEYS))
-BLOCKS = type_like(Blocks(_ROWS[0], _ROWS, _KEYS))
+from rephaze.estimate.gemm_default.records import KEPT, TENSORS, Blocks, Gemm, K, M, N
 
 
 @compiled(int64[::1](float64[::1]))
-def _ascending(keys: NDArray[np.float64]) -> NDArray[np.int64]:
+def _ascending(keys: Floats) -> Ints:
     """Positions of the keys in ascending order, equal ones in the order given."""
     order = np.empty(len(keys), dtype=np.int64)
     for i in range(len(keys)):
@@ -58,7 +38,7 @@ def _ascending(keys: NDArray[np.float64]) -> NDArray[np.int64]:
 
 
 @compiled(ROWS_AND_KEYS(float64[::1], int64[:, ::1]))
-def sorted_by(keys: NDArray[np.float64], rows: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+def sorted_by(keys: Floats, rows: Ints) -> tuple[Ints, Floats]:
     """Rows of four in the ascending order of their keys, and the keys."""
     order = _ascending(keys)
     sorted_rows = np.empty((len(keys), 4), dtype=np.int64)
@@ -71,7 +51,7 @@ def sorted_by(keys: NDArray[np.float64], rows: NDArray[np.int64]) -> tuple[NDArr
 
 
 @compiled(ROWS_AND_KEYS(GEMM, int64))
-def block_candidates(gemm: Gemm, words: int) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+def block_candidates(gemm: Gemm, words: int) -> tuple[Ints, Floats]:
     """Minimal counts of blocks along m, n, k that fit, with the tensor kept, and their HBM bytes, ascending.
 
     Args:
@@ -103,25 +83,25 @@ def block_candidates(gemm: Gemm, words: int) -> tuple[NDArray[np.int64], NDArray
                 continue
             least_k = fewest_k[j] = blocks_k
             bytes_a[count] = np.inf
-            for kept in range(3):
+            for kept in TENSORS:
                 far = far_bytes(gemm, blocks_m, blocks_n, blocks_k, kept)
                 if far < bytes_a[count]:
                     bytes_a[count] = far
-                    found_ad[count, KEPT_COLUMN] = kept
-            found_ad[count, 0] = blocks_m
-            found_ad[count, 1] = blocks_n
-            found_ad[count, 2] = blocks_k
+                    found_ad[count, KEPT] = kept
+            found_ad[count, M] = blocks_m
+            found_ad[count, N] = blocks_n
+            found_ad[count, K] = blocks_k
             count += 1
     return sorted_by(bytes_a[:count], found_ad)
 
 
 @compiled(ROWS_AND_KEYS(int64[:, ::1], float64[::1], int64[:, ::1], float64[::1]))
 def _joined(
-    rows: NDArray[np.int64],
-    keys: NDArray[np.float64],
-    more_rows: NDArray[np.int64],
-    more_keys: NDArray[np.float64],
-) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+    rows: Ints,
+    keys: Floats,
+    more_rows: Ints,
+    more_keys: Floats,
+) -> tuple[Ints, Floats]:
     # Element by element: numba takes seconds to compile an assignment to a slice.
     out = np.empty((len(keys) + len(more_keys), 4), dtype=np.int64)
     out_keys = np.empty(len(out))

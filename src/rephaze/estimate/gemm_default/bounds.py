@@ -7,15 +7,10 @@ Axis letters: s = core shape.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
-from numpy.typing import NDArray
 
-if TYPE_CHECKING:
-    from rephaze.estimate.gemm_default.mapper import CoreShapes
-
-Floats = NDArray[np.float64]
+from rephaze.estimate.arrays import Floats
+from rephaze.estimate.gemm_default.core_shapes import CoreShapes
 
 
 def padded_bound_cycles(batch: int, m: int, n: int, k: int, shapes: CoreShapes, side_bytes: float = 0.0) -> Floats:
@@ -36,11 +31,9 @@ def padded_bound_terms(
             _reduction_streamed(batch, sizes, np.ceil(m / shapes.depth), np.ceil(n / shapes.width), shapes),
         ]
     )
-    scratchpad_words = np.floor(shapes.scratchpad_bytes / 4.0)
-    buffer_words = np.floor(shapes.global_buffer_bytes / 4.0)
-    middle = _moved_bytes(batch, sizes, scratchpad_words, shapes.num_cores, shapes.multicast)
+    middle = _moved_bytes(batch, sizes, shapes.scratchpad_words, shapes.num_cores, shapes.multicast)
     # The tensor kept in the scratchpads needs no room in the buffer.
-    words = np.maximum(buffer_words, shapes.num_cores * scratchpad_words)
+    words = np.maximum(shapes.buffer_words, shapes.num_cores * shapes.scratchpad_words)
     one = np.ones_like(words)
     far = _moved_bytes(batch, sizes, words, one, one)
     return (

@@ -14,25 +14,21 @@ from __future__ import annotations
 
 import numpy as np
 from numba import boolean, float64, int64, void
-from numpy.typing import NDArray
 
 from rephaze.compiled import compiled, entry
-from rephaze.estimate.gemm_default.blocks import BLOCKS, ROWS_AND_KEYS, Blocks, blocks_by_rung, sorted_by
+from rephaze.estimate.arrays import Floats, Ints, Rows
+from rephaze.estimate.gemm_default.blocks import blocks_by_rung, sorted_by
 from rephaze.estimate.gemm_default.equations import (
-    CYCLES,
-    ENERGY,
-    FLOWS,
+    ANSWER,
+    ANSWERS,
     GEMM,
     MIDDLE_BOUNDS,
     QUANTITIES,
+    ROWS_AND_KEYS,
     SHAPE,
+    SHAPES,
     SPLIT,
-    Branch,
-    Gemm,
-    MiddleBounds,
-    Quantities,
-    Shape,
-    Split,
+    TASK,
     branch_of,
     bytes_from_kept,
     cuts,
@@ -49,6 +45,20 @@ from rephaze.estimate.gemm_default.ladders import (
     ladder,
     ladder_at_most,
     next_rung,
+)
+from rephaze.estimate.gemm_default.records import (
+    FLOWS,
+    LEFT,
+    OUTPUT,
+    RIGHT,
+    Answer,
+    Branch,
+    Gemm,
+    MiddleBounds,
+    Quantities,
+    Shape,
+    Split,
+    Task,
 )
 from rephaze.estimate.gemm_default.tiles import improve
 
@@ -98,9 +108,9 @@ def _kept_bounds(gemm: Gemm, shape: Shape, split: Split, kept: int, enough: floa
 @compiled(MIDDLE_BOUNDS(GEMM, SHAPE, SPLIT, float64))
 def _middle_bounds(gemm: Gemm, shape: Shape, split: Split, enough: float) -> MiddleBounds:
     """Bounds on the global-buffer bytes of a split, whatever flow, part of the array and tiles."""
-    right = _kept_bounds(gemm, shape, split, 0, enough)
-    left = _kept_bounds(gemm, shape, split, 1, enough)
-    output = _kept_bounds(gemm, shape, split, 2, enough)
+    right = _kept_bounds(gemm, shape, split, RIGHT, enough)
+    left = _kept_bounds(gemm, shape, split, LEFT, enough)
+    output = _kept_bounds(gemm, shape, split, OUTPUT, enough)
     return MiddleBounds(
         (right[0], left[0], output[0]), (right[1], left[1], output[1]), (right[2], left[2], output[2])
     )
@@ -111,43 +121,54 @@ def _least_array_cycles(gemm: Gemm, shape: Shape, split: Split) -> float:
     """Least cycles of the array and its scratchpad, whatever the flow."""
     own_m, own_n = cuts(gemm.m, split.m), cuts(gemm.n, split.n)
     least = np.inf
-    for flow in range(4):
-        passes_w = float(cuts(pick(FLOWS[flow][0], own_m, own_n, gemm.k), shape.width))
-        passes_d = float(cuts(pick(FLOWS[flow][1], own_m, own_n, gemm.k), shape.depth))
-        length = pick(FLOWS[flow][2], own_m, own_n, gemm.k)
+    for flow in range(len(FLOWS)):
+        passes_w = float(cuts(pick(FLOWS[flow].rows, own_m, own_n, gemm.k), shape.width))
+        passes_d = float(cuts(pick(FLOWS[flow].columns, own_m, own_n, gemm.k), shape.depth))
+        length = pick(FLOWS[flow].stream, own_m, own_n, gemm.k)
         moved = least_near_bytes(flow, own_m, own_n, gemm.k, passes_w, passes_d)
         least = min(least, max(passes_w * passes_d * length, moved / shape.scratchpad_rate))
     return float(cuts(gemm.batch, split.b) * least)
 
 
+@compiled(void(int64[::1], SPLIT))
+def _write(row: Ints, split: Split) -> None:
+    """Make a row of splits this one: its columns are the fields."""
+    for j in range(len(split)):
+        row[j] = split[j]
+
+
+@compiled(SPLIT(int64[::1]))
+def _split_of(row: Ints) -> Split:
+    b, m, n, rung_b = row[0], row[1], row[2], row[3]
+    return Split(b, m, n, rung_b)
+
+
 @compiled(ROWS_AND_KEYS(GEMM, SHAPE))
-def _first_splits(gemm: Gemm, shape: Shape) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-    """Two splits for a first answer to cut by, as ``_splits``: all cores, along the batch, then m or n."""
+def _first_splits(gemm: Gemm, shape: Shape) -> tuple[Ints, Floats]:
+    """Two splits for a first answer to cut by, as ``_splits``: all cores, along the batch, then m or n first."""
     splits_b = ladder(shape.cores, gemm.batch, SPLIT_STEPS)
+    b, rung_b = splits_b[-1], len(splits_b) - 1
+    cores = shape.cores // b
     rows = np.empty((2, 4), dtype=np.int64)
-    for first in range(2):
-        rows[first, 0] = splits_b[-1]
-        rows[first, 3] = len(splits_b) - 1
-        cores = shape.cores // rows[first, 0]
-        for d in (first, 1 - first):
-            rows[first, 1 + d] = ladder_at_most(min(gemm.n if d else gemm.m, cores), SPLIT_STEPS)
-            cores //= rows[first, 1 + d]
+    most_m = ladder_at_most(min(gemm.m, cores), SPLIT_STEPS)
+    _write(rows[0], Split(b, most_m, ladder_at_most(min(gemm.n, cores // most_m), SPLIT_STEPS), rung_b))
+    most_n = ladder_at_most(min(gemm.n, cores), SPLIT_STEPS)
+    _write(rows[1], Split(b, ladder_at_most(min(gemm.m, cores // most_n), SPLIT_STEPS), most_n, rung_b))
     return rows, np.zeros(2)
 
 
-@compiled(ROWS_AND_KEYS(GEMM, SHAPE, BLOCKS, float64))
-def _splits(
-    gemm: Gemm, shape: Shape, blocks: Blocks, limit: float
-) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+@compiled(ROWS_AND_KEYS(TASK, float64))
+def _splits(task: Task, limit: float) -> tuple[Ints, Floats]:
     """Ways to split over the cores (rows as ``Split``) with a bound on cycles, best first.
 
     Those that cannot take less than ``limit`` cycles are left out.
     """
+    gemm, shape, blocks = task
     splits_b = ladder(shape.cores, gemm.batch, SPLIT_STEPS)
     most_m = ladder(shape.cores, gemm.m, SPLIT_STEPS)
     most_n = ladder(shape.cores, gemm.n, SPLIT_STEPS)
     ideal_alone = float(gemm.batch) * gemm.m * gemm.n * gemm.k / (float(shape.width) * shape.depth)
-    compulsory = far_bytes(gemm, 1, 1, 1, 0)
+    compulsory = far_bytes(gemm, 1, 1, 1, RIGHT)
     capacity = len(splits_b) * len(most_m) * len(most_n)
     rows = np.empty((capacity, 4), dtype=np.int64)
     bounds = np.empty(capacity)
@@ -170,34 +191,26 @@ def _splits(
                 far = max(compulsory, min(blocked, passing)) + gemm.side_bytes
                 bound = max(bound, far / shape.hbm_rate, middle / shape.buffer_rate)
                 if bound < limit:
-                    for j in range(4):
-                        rows[count, j] = split[j]
+                    _write(rows[count], split)
                     bounds[count] = bound
                     count += 1
     return sorted_by(bounds[:count], rows)
 
 
-@compiled(void(GEMM, SHAPE, SPLIT, MIDDLE_BOUNDS, BLOCKS, float64[::1], boolean))
-def _try_split(
-    gemm: Gemm,
-    shape: Shape,
-    split: Split,
-    middle: MiddleBounds,
-    blocks: Blocks,
-    answer: NDArray[np.float64],
-    whole_array_only: bool,
-) -> None:
+@compiled(void(TASK, SPLIT, MIDDLE_BOUNDS, ANSWER, boolean))
+def _try_split(task: Task, split: Split, middle: MiddleBounds, answer: Answer, whole_array_only: bool) -> None:
     """Better ``answer`` over the flows and parts of the array for one split over the cores."""
+    gemm, shape = task.gemm, task.shape
     widths = array_parts(shape.width)
     depths = array_parts(shape.depth)
     num_widths = 1 if whole_array_only else len(widths)
     num_depths = 1 if whole_array_only else len(depths)
     own_batch = float(cuts(gemm.batch, split.b))
     own_m, own_n = cuts(gemm.m, split.m), cuts(gemm.n, split.n)
-    for flow in range(4):
-        side_w = pick(FLOWS[flow][0], own_m, own_n, gemm.k)
-        side_d = pick(FLOWS[flow][1], own_m, own_n, gemm.k)
-        length = pick(FLOWS[flow][2], own_m, own_n, gemm.k)
+    for flow in range(len(FLOWS)):
+        side_w = pick(FLOWS[flow].rows, own_m, own_n, gemm.k)
+        side_d = pick(FLOWS[flow].columns, own_m, own_n, gemm.k)
+        length = pick(FLOWS[flow].stream, own_m, own_n, gemm.k)
         last_w = 0
         for i in range(num_widths):
             passes_w = cuts(side_w, widths[i])
@@ -214,21 +227,21 @@ def _try_split(
                 columns = cuts(side_d, passes_d)
                 passes = own_batch * passes_w * passes_d
                 # Smaller parts along the depth only take longer.
-                if passes * length >= answer[CYCLES]:
+                if passes * length >= answer.cycles:
                     break
-                if passes * max(length, rows) + rows + columns >= answer[CYCLES]:
+                if passes * max(length, rows) + rows + columns >= answer.cycles:
                     continue
                 moved = least_near_bytes(flow, own_m, own_n, gemm.k, float(passes_w), float(passes_d))
-                if own_batch * moved >= answer[CYCLES] * shape.scratchpad_rate:
+                if own_batch * moved >= answer.cycles * shape.scratchpad_rate:
                     continue
-                improve(gemm, shape, Branch(flow, split, rows, columns), middle, blocks, answer, False)
+                improve(task, Branch(flow, split, rows, columns), middle, answer, False)
 
 
-@entry(void(GEMM, float64[:, ::1], float64[:, ::1]))
-def map_group(gemm: Gemm, shapes_s: NDArray[np.float64], answers_s: NDArray[np.float64]) -> None:
-    """Fill the answer rows with the fastest mapping of one GEMM on core shapes that have the same global buffer.
+@entry(void(GEMM, SHAPES, ANSWERS))
+def map_group(gemm: Gemm, shapes_s: Rows, answers_s: Rows) -> None:
+    """Put the fastest mapping of one GEMM into the answers, for core shapes that have the same global buffer.
 
-    Cycles are infinite where none fits.
+    Answers come with infinite cycles and energy, and keep them where no mapping fits.
     """
     most_cores = 1
     for s in range(len(shapes_s)):
@@ -236,22 +249,19 @@ def map_group(gemm: Gemm, shapes_s: NDArray[np.float64], answers_s: NDArray[np.f
     blocks = blocks_by_rung(gemm, shape_of(shapes_s[0]).buffer_words, most_cores)
     for s in range(len(shapes_s)):
         shape, answer = shape_of(shapes_s[s]), answers_s[s]
-        for column in range(len(answer)):
-            answer[column] = 0.0
-        answer[CYCLES] = np.inf
-        answer[ENERGY] = np.inf
+        task = Task(gemm, shape, blocks)
         # The two first splits give an answer to cut the others by.
         rows, bounds = _first_splits(gemm, shape)
         for search_round in range(2):
             if search_round == 1:
-                rows, bounds = _splits(gemm, shape, blocks, answer[CYCLES])
+                rows, bounds = _splits(task, answer.cycles)
             for row in range(len(bounds)):
-                if bounds[row] >= answer[CYCLES]:
+                if bounds[row] >= answer.cycles:
                     break
-                split = Split(rows[row, 0], rows[row, 1], rows[row, 2], rows[row, 3])
-                enough = answer[CYCLES] * shape.buffer_rate
+                split = _split_of(rows[row])
+                enough = answer.cycles * shape.buffer_rate
                 middle = _middle_bounds(gemm, shape, split, enough)
                 if min(middle.least) < enough:
-                    _try_split(gemm, shape, split, middle, blocks, answer, search_round == 0)
-        if answer[CYCLES] < np.inf:
-            improve(gemm, shape, branch_of(answer), _NO_BOUNDS, blocks, answer, True)
+                    _try_split(task, split, middle, answer, search_round == 0)
+        if answer.cycles < np.inf:
+            improve(task, branch_of(answer), _NO_BOUNDS, answer, True)

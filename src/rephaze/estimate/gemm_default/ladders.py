@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import numpy as np
 from numba import int64
-from numpy.typing import NDArray
 
 from rephaze.compiled import compiled
+from rephaze.estimate.arrays import Ints
 
 SPLIT_STEPS = 2
 BLOCK_STEPS = 2
@@ -54,7 +54,7 @@ def ladder_at_most(value: int, steps: int) -> int:
 
 
 @compiled(int64[::1](int64, int64, int64))
-def ladder(most: int, whole: int, steps: int) -> NDArray[np.int64]:
+def ladder(most: int, whole: int, steps: int) -> Ints:
     """Counts to cut a length of ``whole`` into, ``whole`` itself included, none above ``most``."""
     out = np.empty(17 + 64 * steps, dtype=np.int64)
     count = 0
@@ -70,7 +70,7 @@ def ladder(most: int, whole: int, steps: int) -> NDArray[np.int64]:
 
 
 @compiled(int64[::1](int64))
-def array_parts(side: int) -> NDArray[np.int64]:
+def array_parts(side: int) -> Ints:
     """Parts of the array that may be used, descending: the side, its halves while whole, 2^i and 3 * 2^i below."""
     out = np.empty(200, dtype=np.int64)
     out[0] = side

@@ -1,6 +1,6 @@
-"""GEMMs under model ``default``: one on one core shape, or one on the columns of many chiterms.
+"""The fastest mapping of a GEMM under model ``default``: on one core shape, or on each of many.
 
-Axis letters: s = distinct core shape, c = chip.
+Axis letters: s = core shape.
 """
 
 from __future__ import annotations
@@ -10,47 +10,17 @@ from dataclasses import dataclass, fields
 from itertools import pairwise
 
 import numpy as np
-from numpy.typing import NDArray
 
+from rephaze.estimate.arrays import Rows
 from rephaze.estimate.gemm_default.bounds import padded_bound_cycles
+from rephaze.estimate.gemm_default.core_shapes import CoreShapes
+from rephaze.estimate.gemm_default.records import ANSWER_ROW, FLOW_NAMES, TENSOR_NAMES, Gemm
 from rephaze.types.checks import check_count, check_number
 from rephaze.types.mapping import GemmEstimate
 
-Floats = NDArray[np.float64]
-
 REGISTER_BYTES_PER_MAC = 8.0
 """A multiply reads its stored operand (2 B) and passes on a streamed operand (2 B) and a partial sum (4 B)."""
-WORD_BYTES = 4.0
-"""Buffers are counted in 4 B: an input element of 2 B is held twice (one in use, one on its way)."""
-FLOW_NAMES = ("right stays", "left stays", "output stays", "output stays, transposed")
 _SHAPES_AT_ONCE = 64
-TENSOR_LACKING = ("right", "left", "output")
-"""Names of the tensors by the dimension (m, n, k) they do not have."""
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class CoreShapes:
-    """What the mapper needs of chips, one entry a shape; the columns of ``equations.Shape``."""
-
-    num_cores: Floats
-    width: Floats
-    depth: Floats
-    scratchpad_bytes: Floats
-    global_buffer_bytes: Floats
-    scratchpad_bytes_per_cycle: Floats
-    global_buffer_bytes_per_cycle: Floats
-    hbm_bytes_per_cycle: Floats
-    multicast: Floats
-    scratchpad_j_per_byte: Floats
-    global_buffer_j_per_byte: Floats
-    hbm_j_per_byte: Floats
-
-    def rows(self) -> Floats:
-        """One row a shape, capacities in words."""
-        columns = [np.asarray(getattr(self, field.name), dtype=np.float64) for field in fields(self)]
-        columns[3] = np.floor(columns[3] / WORD_BYTES)
-        columns[4] = np.floor(columns[4] / WORD_BYTES)
-        return np.ascontiguousarray(np.stack(columns, axis=1))
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -111,9 +81,7 @@ def map_padded(problem: PaddedProblem) -> GemmEstimate:
     shapes = problem.shape()
     answer = map_shapes(*dims, shapes, problem.side_bytes)[0]
     bound_cycles = float(padded_bound_cycles(*dims, shapes, problem.side_bytes)[0])
-    from rephaze.estimate.gemm_default import equations as terms
-
-    if not np.isfinite(answer[terms.CYCLES]):
+    if not np.isfinite(answer["cycles"]):
         return GemmEstimate(
             cycles=float("inf"),
             energy_j=float("inf"),
@@ -124,15 +92,15 @@ def map_padded(problem: PaddedProblem) -> GemmEstimate:
     macs = float(problem.batch) * problem.m * problem.n * problem.k
     fixed_j = macs * (problem.mac_j + REGISTER_BYTES_PER_MAC * problem.register_j_per_byte)
     return GemmEstimate(
-        cycles=float(answer[terms.CYCLES]),
-        energy_j=fixed_j + float(answer[terms.ENERGY]),
+        cycles=float(answer["cycles"]),
+        energy_j=fixed_j + float(answer["traffic_j"]),
         bound_cycles=bound_cycles,
         mapping=mapping_of(answer),
     )
 
 
-def map_shapes(batch: int, m: int, n: int, k: int, shapes: CoreShapes, side_bytes: float = 0.0) -> Floats:
-    """Answer rows of one GEMM, a row a core shape, in the order given (columns: ``equations``).
+def map_shapes(batch: int, m: int, n: int, k: int, shapes: CoreShapes, side_bytes: float = 0.0) -> Rows:
+    """Answers of one GEMM, one a core shape in the order given; ``records.Answer`` says what is in them.
 
     Args:
         batch: Independent products.
@@ -145,20 +113,20 @@ def map_shapes(batch: int, m: int, n: int, k: int, shapes: CoreShapes, side_byte
     from numba import get_num_threads
 
     from rephaze.estimate.gemm_default.branches import map_group
-    from rephaze.estimate.gemm_default.equations import BUFFER_WORDS, NUM_COLUMNS, Gemm
 
     gemm = Gemm(batch, m, n, k, float(side_bytes))
-    rows = shapes.rows()
-    order = np.argsort(rows[:, BUFFER_WORDS], kind="stable")
-    sorted_rows = rows[order]
-    buffers = sorted_rows[:, BUFFER_WORDS]
+    rows_s = shapes.rows()
+    order = np.argsort(rows_s["buffer_words"], kind="stable")
+    sorted_s = rows_s[order]
+    buffers = sorted_s["buffer_words"]
     starts = np.flatnonzero(np.concatenate(([True], buffers[1:] != buffers[:-1])))
     # Groups of one buffer are cut up so that threads share the work evenly.
-    cuts = np.unique(np.concatenate((starts, np.arange(0, len(rows), _SHAPES_AT_ONCE), [len(rows)]))).tolist()
-    found = np.empty((len(rows), NUM_COLUMNS))
+    cuts = np.unique(np.concatenate((starts, np.arange(0, len(shapes), _SHAPES_AT_ONCE), [len(shapes)]))).tolist()
+    found_s = np.zeros(len(shapes), ANSWER_ROW)
+    found_s["cycles"] = found_s["traffic_j"] = np.inf
 
     def map_between(start: int, end: int) -> None:
-        map_group(gemm, sorted_rows[start:end], found[start:end])
+        map_group(gemm, sorted_s[start:end], found_s[start:end])
 
     num_threads = min(get_num_threads(), len(cuts) - 1)
     if num_threads > 1:
@@ -167,32 +135,29 @@ def map_shapes(batch: int, m: int, n: int, k: int, shapes: CoreShapes, side_byte
     else:
         for start, end in pairwise(cuts):
             map_between(start, end)
-    answers = np.empty_like(found)
-    answers[order] = found
-    return answers
+    answers_s = np.empty_like(found_s)
+    answers_s[order] = found_s
+    return answers_s
 
 
-def mapping_of(answer: Floats) -> dict[str, object]:
-    """An answer row's mapping under plain names."""
-    from rephaze.estimate.gemm_default import equations as terms
-
-    whole = answer.astype(np.int64).tolist() if np.isfinite(answer).all() else []
-    if not whole:
+def mapping_of(answer: np.void) -> dict[str, object]:
+    """An answer's mapping under plain names."""
+    if not np.isfinite(answer["cycles"]):
         return {}
     return {
-        "flow": FLOW_NAMES[whole[terms.FLOW]],
-        "cores": {"batch": whole[terms.SPLIT_B], "m": whole[terms.SPLIT_M], "n": whole[terms.SPLIT_N]},
-        "array": {"rows": whole[terms.ROWS_USED], "columns": whole[terms.COLUMNS_USED]},
-        "scratchpad_rounds": dict(zip("mnk", whole[terms.ROUNDS_M : terms.ROUNDS_M + 3], strict=True)),
-        "global_buffer_blocks": dict(zip("mnk", whole[terms.BLOCKS_M : terms.BLOCKS_M + 3], strict=True)),
+        "flow": FLOW_NAMES[answer["flow"]],
+        "cores": {"batch": int(answer["split_b"]), "m": int(answer["split_m"]), "n": int(answer["split_n"])},
+        "array": {"rows": int(answer["rows"]), "columns": int(answer["columns"])},
+        "scratchpad_rounds": dict(zip("mnk", answer["rounds_d"].tolist(), strict=True)),
+        "global_buffer_blocks": dict(zip("mnk", answer["blocks_d"].tolist(), strict=True)),
         "kept_tensor": {
-            "scratchpad": TENSOR_LACKING[whole[terms.KEPT_NEAR]],
-            "global_buffer": TENSOR_LACKING[whole[terms.KEPT_FAR]],
+            "scratchpad": TENSOR_NAMES[answer["kept_near"]],
+            "global_buffer": TENSOR_NAMES[answer["kept_far"]],
         },
         "cycles": {
-            "compute": float(answer[terms.COMPUTE]),
-            "scratchpad": float(answer[terms.NEAR]),
-            "global_buffer": float(answer[terms.MIDDLE]),
-            "hbm": float(answer[terms.FAR]),
+            "compute": float(answer["compute_cycles"]),
+            "scratchpad": float(answer["near_cycles"]),
+            "global_buffer": float(answer["middle_cycles"]),
+            "hbm": float(answer["far_cycles"]),
         },
     }

@@ -10,46 +10,34 @@ from __future__ import annotations
 
 import numpy as np
 from numba import boolean, float64, int64, void
-from numpy.typing import NDArray
 
 from rephaze.compiled import compiled
-from rephaze.estimate.gemm_default.blocks import BLOCKS, KEPT_COLUMN, Blocks
 from rephaze.estimate.gemm_default.equations import (
-    BLOCKS_M,
+    ANSWER,
     BRANCH,
-    COLUMNS_USED,
-    COMPUTE,
-    CYCLES,
-    ENERGY,
-    FAR,
-    FAR_BYTES,
-    FLOW,
-    FLOWS,
-    GEMM,
     JOB,
-    KEPT_FAR,
-    KEPT_NEAR,
-    MIDDLE,
     MIDDLE_BOUNDS,
-    MIDDLE_BYTES,
-    NEAR,
-    ROUNDS_M,
-    ROWS_USED,
     SHAPE,
-    SPLIT_B,
-    Branch,
-    Gemm,
-    Job,
-    MiddleBounds,
-    Shape,
-    X,
-    Y,
-    Z,
+    TASK,
     array_cycles,
     cuts,
     job_of,
 )
 from rephaze.estimate.gemm_default.ladders import TILE_STEPS, ladder, ladder_at_least, next_rung
+from rephaze.estimate.gemm_default.records import (
+    FLOWS,
+    KEPT,
+    TENSORS,
+    Answer,
+    Branch,
+    Job,
+    MiddleBounds,
+    Shape,
+    Task,
+    X,
+    Y,
+    Z,
+)
 
 
 @compiled(float64(JOB, SHAPE, BRANCH, float64))
@@ -83,18 +71,8 @@ def _fewest_y(job: Job, shape: Shape, tile_x: int) -> int:
     return min(ladder_at_least(cuts(job.passes[Y], room // job.step[Y]), TILE_STEPS), job.passes[Y])
 
 
-@compiled(float64(GEMM, SHAPE, BRANCH, JOB, int64, boolean, BLOCKS, float64[::1], boolean))
-def _scan(
-    gemm: Gemm,
-    shape: Shape,
-    branch: Branch,
-    job: Job,
-    x: int,
-    held: bool,
-    blocks: Blocks,
-    answer: NDArray[np.float64],
-    least_energy: bool,
-) -> float:
+@compiled(float64(TASK, BRANCH, JOB, int64, boolean, ANSWER, boolean))
+def _scan(task: Task, branch: Branch, job: Job, x: int, held: bool, answer: Answer, least_energy: bool) -> float:
     """Better ``answer`` over the tiles with ``x`` rounds along the dimension the kept tensor lacks.
 
     If ``held``, only the tile of one array pass whose tensor stays both in the scratchpad and in the array: it
@@ -103,6 +81,7 @@ def _scan(
     Returns the least cycles of buffer and HBM among the tiles tried (infinite when all were cut because they
     cannot beat the answer).
     """
+    gemm, shape, blocks = task
     least_rest = np.inf
     start, end = blocks.starts_r[branch.split.rung_b], blocks.starts_r[branch.split.rung_b + 1]
     tile_x = min(job.own[X], cuts(job.passes[X], x) * job.step[X])
@@ -119,7 +98,7 @@ def _scan(
     elif job.stream == X:
         near = _near_cycles(job, shape, branch, float(x))
     while True:
-        best = answer[CYCLES]
+        best = answer.cycles
         if job.stream == Y:
             near = _near_cycles(job, shape, branch, float(y))
         least_middle = (fixed + job.middle[Y] * y + job.middle[Z] * fewest_z) / shape.buffer_rate
@@ -150,7 +129,7 @@ def _scan(
                 again = 1.0
             else:
                 moved = blocks.bytes_a[a]
-                kept_far = blocks.counts_ad[a, KEPT_COLUMN]
+                kept_far = blocks.counts_ad[a, KEPT]
                 blocks_x, blocks_y, blocks_z = (
                     blocks.counts_ad[a, job.dims[X]],
                     blocks.counts_ad[a, job.dims[Y]],
@@ -190,29 +169,31 @@ def _scan(
                 + (middle_bytes + moved) * shape.middle_j
                 + (moved + gemm.side_bytes) * shape.far_j
             )
-            if cycles < best or energy < answer[ENERGY]:
+            if cycles < best or energy < answer.traffic_j:
                 best = cycles
-                answer[CYCLES] = cycles
-                answer[COMPUTE] = compute
-                answer[NEAR] = near_bytes / shape.scratchpad_rate
-                answer[MIDDLE] = middle
-                answer[FAR] = far
-                answer[ENERGY] = energy
-                answer[FLOW] = branch.flow
-                for j in range(4):
-                    answer[SPLIT_B + j] = branch.split[j]
-                answer[ROWS_USED] = branch.rows
-                answer[COLUMNS_USED] = branch.columns
-                answer[ROUNDS_M + job.dims[X]] = x
-                answer[ROUNDS_M + job.dims[Y]] = y
-                answer[ROUNDS_M + job.dims[Z]] = z
-                answer[BLOCKS_M + job.dims[X]] = blocks_x
-                answer[BLOCKS_M + job.dims[Y]] = blocks_y
-                answer[BLOCKS_M + job.dims[Z]] = blocks_z
-                answer[KEPT_NEAR] = job.dims[X]
-                answer[KEPT_FAR] = kept_far
-                answer[MIDDLE_BYTES] = middle_bytes
-                answer[FAR_BYTES] = moved + gemm.side_bytes
+                answer.cycles = cycles
+                answer.compute_cycles = compute
+                answer.near_cycles = near_bytes / shape.scratchpad_rate
+                answer.middle_cycles = middle
+                answer.far_cycles = far
+                answer.traffic_j = energy
+                answer.middle_bytes = middle_bytes
+                answer.far_bytes = moved + gemm.side_bytes
+                answer.flow = branch.flow
+                answer.split_b = branch.split.b
+                answer.split_m = branch.split.m
+                answer.split_n = branch.split.n
+                answer.split_rung_b = branch.split.rung_b
+                answer.rows = branch.rows
+                answer.columns = branch.columns
+                answer.rounds_d[job.dims[X]] = x
+                answer.rounds_d[job.dims[Y]] = y
+                answer.rounds_d[job.dims[Z]] = z
+                answer.blocks_d[job.dims[X]] = blocks_x
+                answer.blocks_d[job.dims[Y]] = blocks_y
+                answer.blocks_d[job.dims[Z]] = blocks_z
+                answer.kept_near = job.dims[X]
+                answer.kept_far = kept_far
             # The candidates still to come move more bytes; in the last pass HBM bytes weigh most.
             if a >= start and (least_energy or cycles <= max(near_z, far)):
                 break
@@ -221,34 +202,25 @@ def _scan(
         y = min(job.passes[Y], next_rung(y, TILE_STEPS))
 
 
-@compiled(void(GEMM, SHAPE, BRANCH, MIDDLE_BOUNDS, BLOCKS, float64[::1], boolean))
-def improve(
-    gemm: Gemm,
-    shape: Shape,
-    branch: Branch,
-    bounds: MiddleBounds,
-    blocks: Blocks,
-    answer: NDArray[np.float64],
-    least_energy: bool,
-) -> None:
+@compiled(void(TASK, BRANCH, MIDDLE_BOUNDS, ANSWER, boolean))
+def improve(task: Task, branch: Branch, bounds: MiddleBounds, answer: Answer, least_energy: bool) -> None:
     """Better ``answer`` by the tiles of one branch: a lower latency, or as low with less energy moved.
 
     Args:
-        gemm: The products.
-        shape: The core shape.
+        task: The products and the core shape.
         branch: Flow, split and part of the array.
         bounds: On the global-buffer bytes of its split.
-        blocks: Candidates for the global-buffer blocks.
-        answer: Row to improve in place.
+        answer: To improve in place.
         least_energy: Keep the latency of ``answer`` and lower the energy of moving bytes.
     """
-    for kept in range(3):
-        best = answer[CYCLES]
+    shape, flow = task.shape, FLOWS[branch.flow]
+    for kept in TENSORS:
+        best = answer.cycles
         # A tile of sides x, y, z has room for yz + x (y + z) <= words, hence a product of y and z of at most p^2.
         step_x = 1
-        if FLOWS[branch.flow][0] == kept:
+        if flow.rows == kept:
             step_x = branch.rows
-        elif FLOWS[branch.flow][1] == kept:
+        elif flow.columns == kept:
             step_x = branch.columns
         side = np.sqrt(float(shape.scratchpad_words) + float(step_x) * step_x) - step_x
         least = (
@@ -257,11 +229,11 @@ def improve(
         )
         if least > best or (least == best and not least_energy):
             continue
-        job = job_of(gemm, shape, branch, kept)
+        job = job_of(task.gemm, shape, branch, kept)
         streams_x = job.stream == X
         # The dimension the kept tensor lacks is cut finest: that costs nothing, unless it is the streamed one
         # and the array's tensor changes with every tile.
-        _scan(gemm, shape, branch, job, job.passes[X], streams_x, blocks, answer, least_energy)
+        _scan(task, branch, job, job.passes[X], streams_x, answer, least_energy)
         if not streams_x:
             continue
         # Finer cuts of the streamed dimension slow the array and speed up all else: meet in the middle, from the
@@ -272,7 +244,7 @@ def improve(
         while low <= high:
             middle = (low + high) // 2
             near = _near_cycles(job, shape, branch, float(rungs[middle]))
-            if near < answer[CYCLES] or (near == answer[CYCLES] and least_energy):
+            if near < answer.cycles or (near == answer.cycles and least_energy):
                 low = middle + 1
             else:
                 high = middle - 1
@@ -280,8 +252,8 @@ def improve(
         middle = high
         while low <= high:
             near = _near_cycles(job, shape, branch, float(rungs[middle]))
-            rest = _scan(gemm, shape, branch, job, rungs[middle], False, blocks, answer, least_energy)
-            if near < answer[CYCLES] and rest > near:
+            rest = _scan(task, branch, job, rungs[middle], False, answer, least_energy)
+            if near < answer.cycles and rest > near:
                 low = middle + 1
             else:
                 high = middle - 1

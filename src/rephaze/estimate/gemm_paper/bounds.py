@@ -10,14 +10,34 @@ Axis letters: d = dimension (0 rows n, 1 reduction c, 2 features k), s = core sh
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
-from numpy.typing import NDArray
 
 from rephaze.compiled import inner, kernel
+from rephaze.estimate.arrays import Floats, Ints
 from rephaze.estimate.estimate_model import EstimateModel
+from rephaze.estimate.gemm_paper.records import INPUT, OUTPUT, TENSORS, WEIGHT, C, K, N
 from rephaze.estimate.gemm_paper.tiles import divisors_of, largest_within, splits_over_grid
 
-Floats = NDArray[np.float64]
+
+class Limits(NamedTuple):
+    """What holds the tiles on both sides of a boundary."""
+
+    pair_words: float
+    """What two sides below may multiply to."""
+    above_words: float
+    long_side: int
+    """Of the array below; 0 if none is."""
+    short_side: int
+
+
+class Divisors(NamedTuple):
+    """Of the rows, the reduction and the features, ascending."""
+
+    n: Ints
+    c: Ints
+    k: Ints
 
 
 @inner
@@ -35,66 +55,54 @@ def _fits_array(side_y: int, side_z: int, register_words: int, x_size: int, y_si
 
 @inner
 def _least_words(
-    dims_d: NDArray[np.int64],
-    divisors_n: NDArray[np.int64],
-    divisors_c: NDArray[np.int64],
-    divisors_k: NDArray[np.int64],
-    limits: NDArray[np.float64],
-    shares_room: bool,
-    register_words: int,
+    dims_d: Ints, divisors: Divisors, limits: Limits, shares_room: bool, register_words: int
 ) -> float:
     """Least words over one boundary, in the slower direction, whatever tiles lie on both sides of it.
 
     Args:
         dims_d: The problem.
-        divisors_n: Of the rows, ascending.
-        divisors_c: Of the reduction.
-        divisors_k: Of the features.
-        limits: What two sides below may multiply to; words held above; sides of the array below, 0 if none is.
+        divisors: Of its dimensions.
+        limits: What holds the tiles.
         shares_room: The tensors share the words above; else each has as many.
         register_words: Capacity of a register file.
     """
-    macs = float(dims_d[0]) * dims_d[1] * dims_d[2]
-    outputs = float(dims_d[0]) * dims_d[2]
-    pair_limit, above_limit = limits[0], limits[1]
-    x_size, y_size = int(limits[2]), int(limits[3])
+    macs = float(dims_d[N]) * dims_d[C] * dims_d[K]
+    outputs = float(dims_d[N]) * dims_d[K]
+    pair_words, above_words = limits.pair_words, limits.above_words
+    long_side, short_side = limits.long_side, limits.short_side
     least = np.inf
-    for kept in range(3):
-        y_i = divisors_c if kept == 0 else divisors_n
-        z_i = divisors_c if kept == 2 else divisors_k
-        x_i = divisors_n if kept == 0 else (divisors_c if kept == 1 else divisors_k)
+    for kept in TENSORS:
+        y_i = divisors.c if kept == WEIGHT else divisors.n
+        z_i = divisors.c if kept == INPUT else divisors.k
+        x_i = divisors.n if kept == WEIGHT else (divisors.c if kept == OUTPUT else divisors.k)
         for y in y_i:
-            if y > pair_limit:
+            if y > pair_words:
                 break
             for z in z_i:
-                if float(y) * z > pair_limit:
+                if float(y) * z > pair_words:
                     break
                 # What is above holds at least what is below.
-                room = (above_limit - float(y) * z) / (y + z) if shares_room else above_limit / max(y, z)
+                room = (above_words - float(y) * z) / (y + z) if shares_room else above_words / max(y, z)
                 x = largest_within(x_i, room)
                 if x == 0:
                     break
                 moved_x, moved_y, moved_z = macs / x, macs / y, macs / z
-                moved_o = moved_y if kept == 0 else (moved_x if kept == 1 else moved_z)
+                moved_o = moved_y if kept == WEIGHT else (moved_x if kept == OUTPUT else moved_z)
                 words = max(moved_x + moved_y + moved_z - outputs, moved_o)
-                if words < least and (x_size == 0 or _fits_array(y, z, register_words, x_size, y_size)):
+                if words < least and (long_side == 0 or _fits_array(y, z, register_words, long_side, short_side)):
                     least = words
     return least
 
 
 @kernel
-def _least_words_many(
-    dims_d: NDArray[np.int64], limits_s: NDArray[np.float64], shares_room: bool, register_words: int
-) -> NDArray[np.float64]:
-    """``_least_words`` for many limits."""
-    divisors_n = divisors_of(dims_d[0])
-    divisors_c = divisors_of(dims_d[1])
-    divisors_k = divisors_of(dims_d[2])
+def _least_words_many(dims_d: Ints, limits_s: Floats, shares_room: bool, register_words: int) -> Floats:
+    """``_least_words`` for many limits, each a row with the fields of ``Limits``."""
+    divisors = Divisors(divisors_of(dims_d[N]), divisors_of(dims_d[C]), divisors_of(dims_d[K]))
     least_s = np.empty(len(limits_s))
     for s in range(len(limits_s)):
-        least_s[s] = _least_words(
-            dims_d, divisors_n, divisors_c, divisors_k, limits_s[s], shares_room, register_words
-        )
+        pair_words, above_words, long_side, short_side = limits_s[s]
+        limits = Limits(pair_words, above_words, int(long_side), int(short_side))
+        least_s[s] = _least_words(dims_d, divisors, limits, shares_room, register_words)
     return least_s
 
 

@@ -1,4 +1,4 @@
-"""One GEMM under model ``paper``: problem in, least energy-delay mapping out."""
+"""One GEMM under model ``paper``: problem in, mapping of least energy-delay product out."""
 
 from __future__ import annotations
 
@@ -6,15 +6,13 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
-from numpy.typing import NDArray
 
+from rephaze.estimate.arrays import Ints
 from rephaze.estimate.estimate_model import EstimateModel
+from rephaze.estimate.gemm_paper.records import TENSOR_NAMES, Array, ArrayOptions, Found, Machine
 from rephaze.types.checks import check_count, check_number
 from rephaze.types.mapping import GemmEstimate
 from rephaze.units import J_PER_PJ
-
-TENSOR_LACKING = ("weight", "output", "input")
-"""Names of the tensors by the dimension (n, c, k) they do not have."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -55,16 +53,16 @@ def core_grid(num_cores: int) -> tuple[int, int]:
 def map_divisors(problem: DivisorProblem, model: EstimateModel) -> GemmEstimate:
     """The mapping of least energy-delay product, with its cycles and energy."""
     dims_d = np.array([problem.rows_n, problem.reduction_c, problem.features_k], dtype=np.int64)
-    cycles, energy_pj, tiles, kept = _search(problem, model, dims_d)
+    found = _search(problem, model, dims_d)
     bound_cycles = divisor_bound_cycles(problem, model)
-    if not np.isfinite(cycles):
+    if not np.isfinite(found.cycles):
         return GemmEstimate(
             cycles=float("inf"),
             energy_j=float("inf"),
             bound_cycles=bound_cycles,
             reason=f"the smallest tile needs 3 words of global buffer, there are {problem.global_buffer_words:g}",
         )
-    register, array, scratchpad, cores, buffer = tiles
+    register, array, scratchpad, cores, buffer = found.tiles_ld
     mapping: dict[str, object] = {
         "register_tile": _named(register),
         "array_unroll": _named(array // register),
@@ -73,64 +71,55 @@ def map_divisors(problem: DivisorProblem, model: EstimateModel) -> GemmEstimate:
         "global_buffer_loops": _named(buffer // cores),
         "dram_loops": _named(dims_d // buffer),
         "kept_tensor": {
-            level: TENSOR_LACKING[int(tensor)]
-            for level, tensor in zip(("array", "scratchpad", "global_buffer"), kept, strict=True)
+            level: TENSOR_NAMES[tensor]
+            for level, tensor in zip(("array", "scratchpad", "global_buffer"), found.kept_b.tolist(), strict=True)
         },
     }
     return GemmEstimate(
-        cycles=float(cycles), energy_j=float(energy_pj) * J_PER_PJ, bound_cycles=bound_cycles, mapping=mapping
+        cycles=float(found.cycles),
+        energy_j=float(found.energy_pj) * J_PER_PJ,
+        bound_cycles=bound_cycles,
+        mapping=mapping,
     )
 
 
-def _search(
-    problem: DivisorProblem, model: EstimateModel, dims_d: NDArray[np.int64]
-) -> tuple[float, float, NDArray[np.int64], NDArray[np.int64]]:
+def _search(problem: DivisorProblem, model: EstimateModel, dims_d: Ints) -> Found:
     from rephaze.estimate.gemm_paper.least_product import search_divisors
 
-    options = _array_options(
-        tuple(dims_d.tolist()),
-        # An array on its side does the same.
-        (max(problem.width, problem.depth), min(problem.width, problem.depth)),
-        problem.scratchpad_words,
-        model,
-        problem.register_pj,
-        problem.scratchpad_pj,
+    machine = _machine(problem, model)
+    return search_divisors(dims_d, machine, _array_options(tuple(dims_d.tolist()), machine.array))
+
+
+def _machine(problem: DivisorProblem, model: EstimateModel) -> Machine:
+    long_grid_side, short_grid_side = core_grid(problem.num_tensor_cores)
+    return Machine(
+        array=Array(
+            # An array on its side does the same.
+            long_side=max(problem.width, problem.depth),
+            short_side=min(problem.width, problem.depth),
+            register_words=model.register_words,
+            scratchpad_words=float(problem.scratchpad_words),
+            words_per_cycle=model.array_words_per_cycle,
+            register_pj=float(problem.register_pj),
+            scratchpad_pj=float(problem.scratchpad_pj),
+        ),
+        long_grid_side=long_grid_side,
+        short_grid_side=short_grid_side,
+        buffer_words=float(problem.global_buffer_words),
+        buffer_words_per_cycle=model.buffer_words_per_cycle,
+        dram_words_per_cycle=model.dram_words_per_cycle,
+        buffer_pj=float(problem.global_buffer_pj),
+        dram_pj=float(problem.dram_pj),
+        mac_pj=model.mac_pj,
     )
-    found: tuple[float, float, NDArray[np.int64], NDArray[np.int64]] = search_divisors(
-        dims_d,
-        np.array(core_grid(problem.num_tensor_cores), dtype=np.int64),
-        np.array([model.register_words, problem.scratchpad_words, problem.global_buffer_words]),
-        np.array([model.array_words_per_cycle, model.buffer_words_per_cycle, model.dram_words_per_cycle]),
-        np.array([problem.register_pj, problem.scratchpad_pj, problem.global_buffer_pj, problem.dram_pj]),
-        model.mac_pj,
-        *options,
-    )
-    return found
 
 
 @lru_cache(maxsize=512)
-def _array_options(
-    dims: tuple[int, int, int],
-    sides: tuple[int, int],
-    scratchpad_words: float,
-    model: EstimateModel,
-    register_pj: float,
-    scratchpad_pj: float,
-) -> tuple[NDArray[np.int64], NDArray[np.float64], NDArray[np.float64]]:
+def _array_options(dims: tuple[int, int, int], array: Array) -> ArrayOptions:
     """What arrays can do with the problem: the same for any number of cores and any global buffer."""
     from rephaze.estimate.gemm_paper.array import array_options
 
-    found: tuple[NDArray[np.int64], NDArray[np.float64], NDArray[np.float64]] = array_options(
-        np.array(dims, dtype=np.int64),
-        sides[0],
-        sides[1],
-        scratchpad_words,
-        model.register_words,
-        model.array_words_per_cycle,
-        register_pj,
-        scratchpad_pj,
-    )
-    return found
+    return array_options(np.array(dims, dtype=np.int64), array)
 
 
 def divisor_bound_cycles(problem: DivisorProblem, model: EstimateModel) -> float:
@@ -148,6 +137,6 @@ def divisor_bound_cycles(problem: DivisorProblem, model: EstimateModel) -> float
     return float(bounds.cycles(problem.rows_n, problem.features_k, problem.reduction_c)[0])
 
 
-def _named(factors_d: np.ndarray) -> dict[str, int]:
+def _named(factors_d: Ints) -> dict[str, int]:
     n, c, k = (int(value) for value in factors_d)
     return {"n": n, "c": c, "k": k}

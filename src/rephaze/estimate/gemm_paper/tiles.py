@@ -6,13 +6,14 @@ Axis letters: d = dimension (0 rows n, 1 reduction c, 2 features k), i = divisor
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
 from rephaze.compiled import inner
+from rephaze.estimate.arrays import Ints
+from rephaze.estimate.gemm_paper.records import C, K, N
 
 
 @inner
-def divisors_of(value: int) -> NDArray[np.int64]:
+def divisors_of(value: int) -> Ints:
     """All divisors of ``value``, ascending."""
     low = []
     high = []
@@ -32,7 +33,7 @@ def divisors_of(value: int) -> NDArray[np.int64]:
 
 
 @inner
-def largest_within(divisors_i: NDArray[np.int64], limit: float) -> int:
+def largest_within(divisors_i: Ints, limit: float) -> int:
     """The largest divisor of at most ``limit``, 0 if there is none."""
     low, high = 0, len(divisors_i)
     while low < high:
@@ -69,13 +70,13 @@ def splits_over_grid(total: int, x_size: int, y_size: int) -> bool:
 
 
 @inner
-def unrolls(dims_d: NDArray[np.int64], x_size: int, y_size: int) -> NDArray[np.int64]:
+def unrolls(dims_d: Ints, x_size: int, y_size: int) -> Ints:
     """Every vector of factors of the dimensions that fits a grid of ``x_size`` by ``y_size``."""
     limit = x_size * y_size
     found = []
-    n_i = divisors_of(dims_d[0])
-    c_i = divisors_of(dims_d[1])
-    k_i = divisors_of(dims_d[2])
+    n_i = divisors_of(dims_d[N])
+    c_i = divisors_of(dims_d[C])
+    k_i = divisors_of(dims_d[K])
     for n in n_i:
         if n > limit:
             break
@@ -89,12 +90,12 @@ def unrolls(dims_d: NDArray[np.int64], x_size: int, y_size: int) -> NDArray[np.i
                     found.append((n, c, k))
     out = np.empty((len(found), 3), dtype=np.int64)
     for j in range(len(found)):
-        out[j, 0], out[j, 1], out[j, 2] = found[j]
+        out[j, N], out[j, C], out[j, K] = found[j]
     return out
 
 
 @inner
-def maximal_tiles(dims_d: NDArray[np.int64], limit: float, pairwise: bool) -> NDArray[np.int64]:
+def maximal_tiles(dims_d: Ints, limit: float, pairwise: bool) -> Ints:
     """Tiles dividing ``dims_d`` that fit and of which no multiple (dividing ``dims_d``) fits.
 
     Args:
@@ -103,22 +104,22 @@ def maximal_tiles(dims_d: NDArray[np.int64], limit: float, pairwise: bool) -> ND
         pairwise: Each of the three tensors alone must fit (three buffers), rather than their sum (one buffer).
     """
     found = []
-    n_i = divisors_of(dims_d[0])
-    c_i = divisors_of(dims_d[1])
-    k_i = divisors_of(dims_d[2])
+    n_i = divisors_of(dims_d[N])
+    c_i = divisors_of(dims_d[C])
+    k_i = divisors_of(dims_d[K])
     for n in n_i:
         if not _fits(n, 1, 1, limit, pairwise):
             break
-        up_n = n * smallest_prime_factor(dims_d[0] // n)
+        up_n = n * smallest_prime_factor(dims_d[N] // n)
         for c in c_i:
             if not _fits(n, c, 1, limit, pairwise):
                 break
-            up_c = c * smallest_prime_factor(dims_d[1] // c)
+            up_c = c * smallest_prime_factor(dims_d[C] // c)
             # Ascending, so the feasible k are a prefix; any of them may be maximal (2 and 3 of 6, say).
             for k in k_i:
                 if not _fits(n, c, k, limit, pairwise):
                     break
-                up_k = k * smallest_prime_factor(dims_d[2] // k)
+                up_k = k * smallest_prime_factor(dims_d[K] // k)
                 if (
                     (up_n == 0 or not _fits(up_n, c, k, limit, pairwise))
                     and (up_c == 0 or not _fits(n, up_c, k, limit, pairwise))
@@ -127,7 +128,7 @@ def maximal_tiles(dims_d: NDArray[np.int64], limit: float, pairwise: bool) -> ND
                     found.append((n, c, k))
     out = np.empty((len(found), 3), dtype=np.int64)
     for j in range(len(found)):
-        out[j, 0], out[j, 1], out[j, 2] = found[j]
+        out[j, N], out[j, C], out[j, K] = found[j]
     return out
 
 

@@ -1,4 +1,4 @@
-"""From an affine trace, its layers and its tensor-parallel layout to the graph of the whole model."""
+"""From an affine trace, its layers and its tensor-parallel layout to the record of each layer type."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ from collections import defaultdict
 from dataclasses import dataclass, field, replace
 
 from rephaze.types.graph import (
-    ZERO,
     Affine,
     Gradient,
     LayerType,
@@ -14,66 +13,46 @@ from rephaze.types.graph import (
     OpKind,
     Tensor,
     TensorRole,
-    VectorWork,
 )
-from rephaze.workload.derived_sizes import COMPARED_MICROBATCH, layer_type, op_graph
+from rephaze.workload.derived_sizes import layer_type, op_graph
 from rephaze.workload.extract.affine import AffineTrace
-from rephaze.workload.extract.aten import REDUCTIONS, kind_of, vector_function
+from rephaze.workload.extract.aten import kind_of
 from rephaze.workload.extract.gemm_dims import attention_dims, products_of
 from rephaze.workload.extract.gradients import gradients_of
+from rephaze.workload.extract.layer_index import LayerIndex
 from rephaze.workload.extract.partition import Partition, TracedLayer
 from rephaze.workload.extract.tp_layout import Layout
 from rephaze.workload.extract.trace import Origin, TracedOp
+from rephaze.workload.extract.vector_work import bias_work, gather_work, vector_work
 
 
 @dataclass(slots=True)
 class Assembler:
     """Builds layer types; holds what all layers share."""
 
-    trace: AffineTrace
-    partition: Partition
+    index: LayerIndex
     layout: Layout
     seq_len: int
-    _maker: dict[int, int] = field(default_factory=dict)
-    """The operator that made each tensor."""
-    _readers: dict[int, list[int]] = field(default_factory=lambda: defaultdict(list))
-    _root: dict[int, int] = field(default_factory=dict)
-    """For each view, the tensor it is a view of."""
-    _root_readers: dict[int, list[int]] = field(default_factory=lambda: defaultdict(list))
-    _gradients: dict[int, Gradient] = field(default_factory=dict)
-    _home_of_storage: dict[int, int] = field(default_factory=dict)
-    """The first tensor seen of each storage."""
+    gradients: dict[int, Gradient] = field(default_factory=dict)
+    """For each backward operator, the gradient it works for."""
     _first_keeper: dict[int, int] = field(default_factory=dict)
     """For each storage autograd keeps, the first layer that keeps it."""
 
     def __post_init__(self) -> None:
-        for number, op in enumerate(self.trace.ops):
-            self._maker.update((t, number) for t in op.outputs)
-            if kind_of(op.target) is OpKind.VIEW and op.inputs:
-                self._root.update((t, self._root.get(op.inputs[0], op.inputs[0])) for t in op.outputs)
-            for tensor in op.inputs:
-                self._readers[tensor].append(number)
-                self._root_readers[self._root.get(tensor, tensor)].append(number)
-        for number, traced in enumerate(self.trace.tensors):
-            self._home_of_storage.setdefault(traced.storage, number)
         for number, layer in enumerate(self.partition.layers):
             for kept in layer.saved:
                 self._first_keeper.setdefault(self.trace.tensors[kept].storage, number)
-        self._gradients = gradients_of(self.trace, self.partition)
+        self.gradients = gradients_of(self.trace, self.partition)
 
-    def layer_of_tensor(self, tensor: int) -> int | None:
-        """The layer that made a tensor or what it views; None for parameters, the batch and buffers."""
-        made_by = self._maker.get(self._root.get(tensor, tensor))
-        return None if made_by is None else self.partition.layer_of_op[made_by]
+    @property
+    def trace(self) -> AffineTrace:
+        """What is assembled."""
+        return self.index.trace
 
-    def readers_of(self, tensor: int) -> list[int]:
-        """Operators that read a tensor in this very shape."""
-        return self._readers[tensor]
-
-    def layers_reading(self, tensor: int) -> set[int]:
-        """Layers whose forward reads a tensor in any shape."""
-        readers = self._root_readers[self._root.get(tensor, tensor)]
-        return {self.partition.layer_of_op[op] for op in readers if not self.trace.ops[op].is_backward}
+    @property
+    def partition(self) -> Partition:
+        """The trace's layers."""
+        return self.index.partition
 
     def build(self, number: int, name: str, parameters: tuple[Tensor, ...]) -> LayerType:
         """The layer type of a traced layer."""
@@ -92,24 +71,6 @@ class Assembler:
             saved_inputs=saved_inputs,
             inputs=tuple(self._inputs(layer, number, forward)),
         )
-
-    def crossing_inputs(self, number: int) -> list[int]:
-        """Tensors of the step that a layer's forward reads from earlier layers, one a storage."""
-        found: dict[int, int] = {}
-        for op in self.partition.layers[number].forward:
-            for tensor in self.trace.ops[op].inputs:
-                maker = self.layer_of_tensor(tensor)
-                if maker is None or maker == number:
-                    continue
-                if self.trace.tensors[tensor].origin is Origin.DATA:
-                    storage = self.trace.tensors[tensor].storage
-                    if storage not in found or self.num_bytes(tensor) > self.num_bytes(found[storage]):
-                        found[storage] = tensor
-        return list(found.values())
-
-    def num_bytes(self, tensor: int) -> int:
-        """Bytes of a tensor at a few samples, to compare sizes."""
-        return self.trace.num_elements[tensor].at(COMPARED_MICROBATCH) * self.trace.tensors[tensor].element_bytes
 
     def tensor(self, number: int, name: str, role: TensorRole, storage: str = "") -> Tensor:
         """The record of a traced tensor."""
@@ -133,13 +94,13 @@ class Assembler:
         return any(size.per_sample and size.per_sample % self.seq_len == 0 for size in shape)
 
     def _inputs(self, layer: TracedLayer, number: int, forward: _PassBuilder) -> list[Tensor]:
-        found = [forward.tensors[forward.position_of(t)] for t in self.crossing_inputs(number)]
+        found = [forward.tensors[forward.position_of(t)] for t in self.index.crossing_inputs(number)]
         if not found:  # a first layer reads the batch itself
             seen: set[int] = set()
             for op in layer.forward:
                 for tensor in self.trace.ops[op].inputs:
                     traced = self.trace.tensors[tensor]
-                    outer = tensor not in self._maker and traced.origin is Origin.DATA
+                    outer = tensor not in self.index.maker and traced.origin is Origin.DATA
                     if outer and traced.storage not in seen:
                         seen.add(traced.storage)
                         found.append(forward.tensors[forward.position_of(tensor)])
@@ -155,8 +116,8 @@ class Assembler:
             traced = self.trace.tensors[kept]
             if traced.parameter or traced.storage in own or traced.storage in given:
                 continue
-            home = self._home_of_storage[traced.storage]
-            maker = self.layer_of_tensor(home)
+            home = self.index.home_of_storage[traced.storage]
+            maker = self.index.layer_of_tensor(home)
             if maker != number and self._first_keeper[traced.storage] != number:
                 continue
             if maker != number and traced.origin is Origin.CONSTANT:
@@ -194,7 +155,7 @@ class _PassBuilder:
         assert kind is not None, op.target
         inputs = tuple(self.position_of(t) for t in op.inputs)
         split, units = self.shared.layout.split_of(number)
-        gradient = self.shared._gradients.get(number, Gradient.NONE)
+        gradient = self.shared.gradients.get(number, Gradient.NONE)
         base = Op(
             name=self._op_name(op),
             target=op.target,
@@ -220,7 +181,7 @@ class _PassBuilder:
                     num_flops=product.num_flops,
                     gradient=product.gradient or gradient,
                     outputs=self._made(op, name, product.outputs),
-                    vector=self._bias(op),
+                    vector=bias_work(op, trace),
                 )
             )
         return found
@@ -239,7 +200,7 @@ class _PassBuilder:
         return f"tensor_{tensor}"
 
     def _add(self, tensor: int, name: str, role: TensorRole) -> None:
-        home = self.shared._home_of_storage[self.shared.trace.tensors[tensor].storage]
+        home = self.shared.index.home_of_storage[self.shared.trace.tensors[tensor].storage]
         storage = ""
         if home != tensor and home in self._position:
             storage = self.tensors[self._position[home]].name
@@ -252,7 +213,7 @@ class _PassBuilder:
             count = self._count(f"parameter.{traced.parameter}")
             suffix = "" if count == 0 else f".{count}"
             return traced.parameter.removeprefix(f"{self.layer.prefix}.") + suffix, TensorRole.PARAMETER
-        maker = self.shared._maker.get(tensor)
+        maker = self.shared.index.maker.get(tensor)
         is_forward_made = maker is not None and not self.shared.trace.ops[maker].is_backward
         if self.is_backward and (maker is None or is_forward_made):
             is_constant = traced.origin is Origin.CONSTANT
@@ -267,7 +228,7 @@ class _PassBuilder:
         for position in which:
             tensor = op.outputs[position]
             label = name if len(which) == 1 else f"{name}.{position}"
-            readers = self.shared.readers_of(tensor)
+            readers = self.shared.index.readers[tensor]
             leaves = any(
                 self.shared.partition.layer_of_op[reader] != self.number
                 and self.shared.trace.ops[reader].is_backward == self.is_backward
@@ -280,7 +241,7 @@ class _PassBuilder:
         return tuple(positions)
 
     def _op_name(self, op: TracedOp) -> str:
-        plain = op.target.partition(".")[2].strip("_")
+        plain = op.name.strip("_")
         return f"{plain}_{self._count(plain)}"
 
     def _count(self, label: str) -> int:
@@ -292,64 +253,13 @@ class _PassBuilder:
             return op.module
         return op.module.removeprefix(self.layer.prefix).removeprefix(".")
 
-    def _bias(self, op: TracedOp) -> tuple[VectorWork, ...]:
-        """The bias that ``addmm`` adds is vector work of the product."""
-        if not op.target.endswith("addmm"):
-            return ()
-        return (VectorWork(function="bias", num_elements=self.shared.trace.num_elements[op.outputs[0]]),)
-
     def _with_work(self, made: Op, op: TracedOp) -> Op:
         trace = self.shared.trace
         if made.kind is OpKind.ATTENTION:
             dims, flops = attention_dims(op, trace)
             return replace(made, attention=dims, num_flops=flops)
         if made.kind is OpKind.GATHER:
-            moved = self._moved_elements(op)
-            return replace(made, vector=(VectorWork(function="gather", num_elements=moved),))
+            return replace(made, vector=(gather_work(op, trace),))
         if made.kind is OpKind.VECTOR:
-            return replace(made, vector=(self._vector_work(op),))
+            return replace(made, vector=(vector_work(op, trace),))
         return made
-
-    def _moved_elements(self, op: TracedOp) -> Affine:
-        """Elements a gather or scatter moves: those of its smaller side."""
-        trace = self.shared.trace
-        sizes = [trace.num_elements[t] for t in op.outputs[:1]]
-        sizes += [trace.num_elements[t] for t in op.inputs if "int" not in trace.tensors[t].dtype]
-        return min(sizes, key=lambda size: size.at(COMPARED_MICROBATCH)) if sizes else ZERO
-
-    def _vector_work(self, op: TracedOp) -> VectorWork:
-        trace = self.shared.trace
-        out = op.outputs[0]
-        source = op.inputs[-1] if op.target.endswith("copy_") else (op.inputs[0] if op.inputs else out)
-        function = vector_function(op.target, trace.tensors[source].dtype != trace.tensors[out].dtype)
-        elements = trace.num_elements[out]
-        row_length = 1
-        if op.inputs:
-            largest = max(op.inputs, key=lambda t: trace.num_elements[t].at(COMPARED_MICROBATCH))
-            if function in REDUCTIONS or "norm" in function or "loss" in function:
-                elements = max(
-                    elements, trace.num_elements[largest], key=lambda size: size.at(COMPARED_MICROBATCH)
-                )
-            row_length = _row_length(function, trace.shapes[largest], trace.shapes[out], op)
-        return VectorWork(function=function, num_elements=elements, row_length=row_length)
-
-
-def _row_length(function: str, source: tuple[Affine, ...], out: tuple[Affine, ...], op: TracedOp) -> int:
-    """The axis a softmax, norm, loss or reduction runs along; 1 if it is the batch, or there is none."""
-    is_row_wise = function.startswith(("softmax", "log_softmax", "layer_norm", "rms_norm", "nll_loss"))
-    if is_row_wise and source and not source[-1].per_sample:
-        return source[-1].const
-    if function in ("sum", "mean", "var", "max", "amax", "cumsum"):
-        reduced = 1
-        aligned = out if len(out) == len(source) else None
-        for axis, size in enumerate(source):
-            is_kept = aligned[axis] == size if aligned is not None else _is_kept(axis, op)
-            if not is_kept and not size.per_sample:
-                reduced *= size.const
-        return reduced
-    return 1
-
-
-def _is_kept(axis: int, op: TracedOp) -> bool:
-    axes = op.args[1] if len(op.args) > 1 and isinstance(op.args[1], tuple) else None
-    return axes is not None and axis not in axes and all(a >= 0 for a in axes)

@@ -9,13 +9,16 @@ from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     import torch
 
+Signature = tuple[tuple[object, ...], ...]
+"""For each module of a block: its name, class, settings and parameters' shapes."""
+
 MAX_TRACED_PER_SIGNATURE = 3
-"""First, middle and last: gradients are summed a little differently at the ends of a stack."""
+"""They run as first, middle and last: gradients are summed a little differently at the ends of a stack."""
 
 _POSITION_NAMES = frozenset({"layer_idx", "layer_id", "layer_number", "layer_index", "block_idx", "idx", "index"})
 
@@ -44,7 +47,7 @@ def find_stacks(module: torch.nn.Module) -> tuple[Stack, ...]:
 @contextmanager
 def only_traced_blocks(module: torch.nn.Module, stacks: tuple[Stack, ...]) -> Iterator[None]:
     """Let the module hold only the blocks to trace while the context is open."""
-    removed: list[tuple[Any, dict[str, Any]]] = []
+    removed: list[tuple[torch.nn.Module, dict[str, torch.nn.Module | None]]] = []
     try:
         for stack in stacks:
             holder = module.get_submodule(stack.path)
@@ -65,7 +68,7 @@ def uncut(stacks: tuple[Stack, ...]) -> tuple[Stack, ...]:
     return tuple(Stack(path=s.path, signatures=s.signatures, traced=tuple(range(s.num_blocks))) for s in stacks)
 
 
-def _stacks_below(module: Any, path: str) -> Iterator[Stack]:
+def _stacks_below(module: torch.nn.Module, path: str) -> Iterator[Stack]:
     for name, child in module.named_children():
         child_path = f"{path}.{name}" if path else name
         if _is_stack(child):
@@ -74,7 +77,7 @@ def _stacks_below(module: Any, path: str) -> Iterator[Stack]:
             yield from _stacks_below(child, child_path)
 
 
-def _is_stack(module: Any) -> bool:
+def _is_stack(module: torch.nn.Module) -> bool:
     import torch
 
     if not isinstance(module, torch.nn.ModuleList | torch.nn.Sequential):
@@ -89,8 +92,8 @@ def _is_stack(module: Any) -> bool:
     )
 
 
-def _stack(module: Any, path: str) -> Stack:
-    numbers: dict[Any, int] = {}
+def _stack(module: torch.nn.Module, path: str) -> Stack:
+    numbers: dict[Signature, int] = {}
     signatures = tuple(numbers.setdefault(_signature(block), len(numbers)) for block in module.children())
     places: dict[int, list[int]] = defaultdict(list)
     for position, signature in enumerate(signatures):
@@ -99,9 +102,9 @@ def _stack(module: Any, path: str) -> Stack:
     return Stack(path=path, signatures=signatures, traced=tuple(traced))
 
 
-def _signature(block: Any) -> tuple[Any, ...]:
+def _signature(block: torch.nn.Module) -> Signature:
     """All that decides which operators a block runs: classes, shapes and settings, but not its position."""
-    parts: list[Any] = []
+    parts: list[tuple[object, ...]] = []
     for name, child in block.named_modules():
         settings = tuple(
             sorted(
@@ -115,7 +118,8 @@ def _signature(block: Any) -> tuple[Any, ...]:
     return tuple(parts)
 
 
-def _plain(value: Any) -> str | None:
+def _plain(value: object) -> str | None:
+    """A setting as text if it is a number, a text, a tuple or a function; None for anything else."""
     if isinstance(value, bool | int | float | str | tuple):
         return repr(value)
     return getattr(value, "__qualname__", None) if callable(value) else None

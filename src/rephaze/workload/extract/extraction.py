@@ -10,9 +10,13 @@ from rephaze.types.graph import ModelGraph
 from rephaze.workload.extract.affine import AffineTrace, check_against, constant, merge
 from rephaze.workload.extract.aten import refuse_unknown
 from rephaze.workload.extract.blocks import Stack, find_stacks, only_traced_blocks, uncut
+from rephaze.workload.extract.config_source import source_from_config
+from rephaze.workload.extract.function_source import source_from_function
+from rephaze.workload.extract.hugging_face import plain_masks, quiet_library
 from rephaze.workload.extract.partition import partition
 from rephaze.workload.extract.record import record_step
-from rephaze.workload.extract.sources import Source, require_torch, source_from_config, source_from_function
+from rephaze.workload.extract.source import Source, require_torch
+from rephaze.workload.extract.trace import Trace
 from rephaze.workload.extract.whole_model import whole_model
 
 ATTENTION_MODES = ("fused", "eager")
@@ -42,8 +46,6 @@ def extract_config(
     """
     _check(attention, seq_len)
     require_torch()
-    from rephaze.workload.extract.hugging_face import plain_masks, quiet_library
-
     with quiet_library(), plain_masks():
         source = source_from_config(config, name=name, seq_len=seq_len, dtype=dtype, attention=attention)
         return extract_source(source, dtype=dtype, attention=attention, training=training)
@@ -62,19 +64,19 @@ def extract_source(source: Source, *, dtype: str, attention: str, training: bool
     """The graph of a module, traced with as few of its blocks as tell them all."""
     stacks = find_stacks(source.module)
     try:
-        trace, saved_from = _affine_trace(source, stacks, attention, training)
+        trace, first = _affine_trace(source, stacks, attention, training)
     except UnsupportedError:
         # Some modules count on every block being there; the whole model's error is the one to tell.
         if stacks == uncut(stacks):
             raise
         stacks = uncut(stacks)
-        trace, saved_from = _affine_trace(source, stacks, attention, training)
+        trace, first = _affine_trace(source, stacks, attention, training)
     refuse_unknown(op.target for op in trace.ops)
     return whole_model(
         source,
         stacks,
         trace,
-        partition(saved_from, stacks),
+        partition(first, stacks),
         dtype=dtype,
         attention=attention,
         training=training,
@@ -84,7 +86,7 @@ def extract_source(source: Source, *, dtype: str, attention: str, training: bool
 def extract_at(source: Source, microbatch: int, *, dtype: str, attention: str) -> ModelGraph:
     """The graph of a module recorded at one microbatch size only: every size is that size's constant.
 
-    Serves to check the affine graph, which must give the same figures at this size.
+    Serves to check the affine graph, which must give the same numbers at this size.
     """
     stacks = find_stacks(source.module)
     with only_traced_blocks(source.module, stacks):
@@ -108,7 +110,8 @@ def extract_at(source: Source, microbatch: int, *, dtype: str, attention: str) -
 
 def _affine_trace(
     source: Source, stacks: tuple[Stack, ...], attention: str, training: bool
-) -> tuple[AffineTrace, Any]:
+) -> tuple[AffineTrace, Trace]:
+    """The affine trace and the first of those it was made from, which tells what autograd kept."""
     with only_traced_blocks(source.module, stacks):
         traces = [
             record_step(

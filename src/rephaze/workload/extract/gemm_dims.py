@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 from rephaze.types.graph import Affine, AttentionDims, GemmDims, Gradient
 from rephaze.workload.extract.affine import ONE, AffineTrace, affine_product
-from rephaze.workload.extract.trace import Ref, TracedOp
+from rephaze.workload.extract.trace import TracedOp, integers_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,16 +23,16 @@ class Product:
 
 def products_of(op: TracedOp, trace: AffineTrace) -> list[Product]:
     """The GEMMs of an operator of kind GEMM."""
-    name = op.target.partition(".")[2]
     every_output = tuple(range(len(op.outputs)))
-    if name in ("convolution", "convolution_backward"):
+    if op.name in ("convolution", "convolution_backward"):
         return _convolution(op, trace)
-    left, right = (_ref(arg) for arg in (op.args[1:3] if name in ("addmm", "baddbmm") else op.args[:2]))
+    first = 1 if op.name in ("addmm", "baddbmm") else 0
+    left, right = op.tensor_at(first), op.tensor_at(first + 1)
     a, b = trace.shapes[left], trace.shapes[right]
-    if name == "_grouped_mm":
+    if op.name == "_grouped_mm":
         return [_grouped(a, b, trace.shapes[op.outputs[0]], every_output)]
     shared = trace.tensors[right].parameter != ""
-    if name in ("mm", "addmm"):
+    if op.name in ("mm", "addmm"):
         batch, (m, k), n = ONE, a, b[1]
         if trace.tensors[left].parameter and not shared:
             m, n, shared = n, m, True  # the weight is on the left: the same product, transposed
@@ -48,7 +47,7 @@ def attention_dims(op: TracedOp, trace: AffineTrace) -> tuple[AttentionDims, Aff
     """The sizes and FLOPs of a fused attention operator, forward or backward."""
     backward = op.target.endswith("_backward")
     first = 1 if backward else 0
-    query, key, value = (trace.shapes[_ref(arg)] for arg in op.args[first : first + 3])
+    query, key, value = (trace.shapes[op.tensor_at(first + position)] for position in range(3))
     is_causal = bool(op.args[8] if backward else op.args[5])
     heads, query_len, head_dim = (size.const for size in query[1:])
     key_len, value_dim = key[2].const, value[3].const
@@ -68,11 +67,6 @@ def attention_dims(op: TracedOp, trace: AffineTrace) -> tuple[AttentionDims, Aff
     return dims, Affine(
         forward_flops.const * 5 // 2, forward_flops.per_sample * 5 // 2
     ) if backward else forward_flops
-
-
-def _ref(value: Any) -> int:
-    assert isinstance(value, Ref), f"a tensor was expected, not {value!r}"
-    return value.tensor
 
 
 def _flops(*dims: Affine) -> Affine:
@@ -106,9 +100,9 @@ def _grouped(
 
 def _convolution(op: TracedOp, trace: AffineTrace) -> list[Product]:
     is_backward = op.target.endswith("_backward")
-    image, weight = (_ref(arg) for arg in (op.args[1:3] if is_backward else op.args[:2]))
-    result = _ref(op.args[0]) if is_backward else op.outputs[0]
-    groups = int(op.args[9] if is_backward else op.args[8])
+    image, weight = (op.tensor_at(position) for position in ((1, 2) if is_backward else (0, 1)))
+    result = op.tensor_at(0) if is_backward else op.outputs[0]
+    (groups,) = integers_of(op.args[9] if is_backward else op.args[8])
     is_transposed = bool(op.args[7] if is_backward else op.args[6])
     # A transposed convolution is the input gradient of a plain one: its image plays the result's part.
     rows_from = trace.shapes[image if is_transposed else result]
@@ -125,7 +119,7 @@ def _convolution(op: TracedOp, trace: AffineTrace) -> list[Product]:
 
     if not is_backward:
         return [product(rows, columns, window, (0,), None)]
-    wants_input, *wants_rest = (bool(wanted) for wanted in op.args[10])
+    wants_input, *wants_rest = (bool(wanted) for wanted in integers_of(op.args[10]))
     found = []
     if wants_input:
         found.append(product(rows, window, columns, (0,), Gradient.INPUT))

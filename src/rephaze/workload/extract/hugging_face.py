@@ -11,12 +11,20 @@ import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rephaze.workload.extract.substitutes import eager_attention, fused_attention
 
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor
+    from torch.nn import Module
 
-def attention_name(model_class: Any, attention: str) -> str:
+ModelClass = Any
+"""A class of models of transformers; what is asked of it here is not typed by the library."""
+
+
+def attention_name(model_class: ModelClass, attention: str) -> str:
     """The ``attn_implementation`` that records ``attention`` (fused or eager) for this class of model."""
     _register()
     if hasattr(sys.modules[model_class.__module__], "ALL_ATTENTION_FUNCTIONS"):
@@ -33,22 +41,22 @@ def _register() -> None:
     AttentionInterface.register("rephaze_eager", _eager)
 
 
-def _is_causal(module: Any, kwargs: dict[str, Any], query: Any, key: Any) -> bool:
+def _is_causal(module: Module, kwargs: dict[str, Any], query: Tensor, key: Tensor) -> bool:
     given = kwargs.get("is_causal")
     causal = getattr(module, "is_causal", False) if given is None else given
     return bool(causal) and query.shape[-2] == key.shape[-2]
 
 
 def _fused(
-    module: Any,
-    query: Any,
-    key: Any,
-    value: Any,
-    attention_mask: Any,
+    module: Module,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attention_mask: Tensor | None,
     dropout: float = 0.0,
-    position_bias: Any = None,
+    position_bias: Tensor | None = None,
     **kwargs: Any,
-) -> tuple[Any, None]:
+) -> tuple[Tensor, None]:
     bias = attention_mask if position_bias is None else position_bias
     out = fused_attention(
         query, key, value, bias, dropout_p=dropout, is_causal=_is_causal(module, kwargs, query, key)
@@ -57,15 +65,15 @@ def _fused(
 
 
 def _eager(
-    module: Any,
-    query: Any,
-    key: Any,
-    value: Any,
-    attention_mask: Any,
+    module: Module,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attention_mask: Tensor | None,
     dropout: float = 0.0,
-    position_bias: Any = None,
+    position_bias: Tensor | None = None,
     **kwargs: Any,
-) -> tuple[Any, None]:
+) -> tuple[Tensor, None]:
     bias = attention_mask if position_bias is None else position_bias
     out = eager_attention(
         query,
@@ -92,8 +100,13 @@ def plain_masks() -> Iterator[None]:
 
 
 def _blank_mask(
-    *_args: Any, q_length: int, kv_length: int, dtype: Any, device: Any = "meta", **_kwargs: Any
-) -> Any:
+    *_args: Any,
+    q_length: int,
+    kv_length: int,
+    dtype: torch.dtype,
+    device: torch.device | str = "meta",
+    **_kwargs: Any,
+) -> Tensor:
     import torch
 
     return torch.zeros((1, 1, q_length, kv_length), dtype=dtype, device=device)
@@ -103,11 +116,11 @@ def _no_mask(*_args: Any, **_kwargs: Any) -> None:
     return None
 
 
-def skip_data_checks(module: Any) -> None:
+def skip_data_checks(module: Module) -> None:
     """Let models not look at token values to warn about padding: there are none on meta tensors."""
     for part in module.modules():
         if hasattr(part, "warn_if_padding_and_no_attention_mask"):
-            part.warn_if_padding_and_no_attention_mask = _no_mask
+            part.warn_if_padding_and_no_attention_mask = _no_mask  # type: ignore[assignment]
 
 
 @contextmanager

@@ -7,18 +7,23 @@ operators: the first becomes one operator of ours (or two products and a softmax
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from torch import Tensor
+    from torch.overrides import TorchFunctionMode
 
 # A module-level class cannot derive from a torch class here: torch is imported when a trace starts.
 
 
-def Substitutes(attention: str) -> Any:  # noqa: N802
+def substitutes(attention: str) -> TorchFunctionMode:
     """A torch-function mode, to be entered around a module's forward and backward."""
     import torch
     from torch.overrides import TorchFunctionMode
 
-    replacements: dict[Any, Any] = {
+    replacements: dict[Callable[..., Any], Callable[..., Any]] = {
         torch.nn.functional.dropout: _dropout,
         torch.dropout: _dropout,
         torch.nn.functional.scaled_dot_product_attention: (
@@ -36,12 +41,12 @@ def Substitutes(attention: str) -> Any:  # noqa: N802
 
 
 def _dropout(
-    input: Any,  # noqa: A002 - the name torch gives it
+    input: Tensor,  # noqa: A002 - the name torch gives it
     p: float = 0.5,
     training: bool | None = True,
     inplace: bool = False,  # noqa: ARG001
     train: bool | None = None,
-) -> Any:
+) -> Tensor:
     import torch
 
     if not (training if train is None else train) or p == 0.0:
@@ -50,15 +55,15 @@ def _dropout(
 
 
 def eager_attention(
-    query: Any,
-    key: Any,
-    value: Any,
-    attn_mask: Any = None,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attn_mask: Tensor | None = None,
     dropout_p: float = 0.0,
     is_causal: bool = False,
     scale: float | None = None,
     enable_gqa: bool = False,
-) -> Any:
+) -> Tensor:
     """Attention as two products and a float32 softmax, the scores kept in memory."""
     import torch
 
@@ -74,7 +79,7 @@ def eager_attention(
     return torch.matmul(_dropout(weights, p=dropout_p), value)
 
 
-def _repeat_heads(tensor: Any, num_heads: int) -> Any:
+def _repeat_heads(tensor: Tensor, num_heads: int) -> Tensor:
     """Key or value heads repeated to one for each query head."""
     batch, num_kv_heads, length, dim = tensor.shape
     grouped = tensor[:, :, None].expand(batch, num_kv_heads, num_heads // num_kv_heads, length, dim)
@@ -82,24 +87,23 @@ def _repeat_heads(tensor: Any, num_heads: int) -> Any:
 
 
 def fused_attention(
-    query: Any,
-    key: Any,
-    value: Any,
-    attn_mask: Any = None,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attn_mask: Tensor | None = None,
     dropout_p: float = 0.0,
     is_causal: bool = False,
     scale: float | None = None,  # noqa: ARG001 - part of torch's signature, folded into the kernel
     enable_gqa: bool = False,  # noqa: ARG001 - the operator takes fewer key heads as they are
-) -> Any:
+) -> Tensor:
     """Attention as one operator; its backward computes the scores again."""
     return _attention_operator()(query, key, value, attn_mask, dropout_p, is_causal)[0]
 
 
 @cache
-def _attention_operator() -> Any:
+def _attention_operator() -> Callable[..., tuple[Tensor, Tensor]]:
     """``rephaze::attention`` and its gradient, registered with torch once a process."""
     import torch
-    from torch import Tensor
 
     library: Any = torch.library.Library("rephaze", "DEF")  # type: ignore[no-untyped-call]
     library.define(

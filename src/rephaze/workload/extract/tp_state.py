@@ -1,4 +1,8 @@
-"""The state of a tensor-parallel pass, and the decisions that change it: dealing out and completing."""
+"""The sharding of every tensor while tensor parallelism is propagated, and the decisions that change it.
+
+There are three: to shard a parameter, to shard an operand so that it matches another, and to put an all-reduce
+after a partial sum.
+"""
 
 from __future__ import annotations
 
@@ -6,37 +10,49 @@ from collections import defaultdict
 from dataclasses import replace
 from itertools import pairwise
 
-from rephaze.types.graph import OpKind
+from rephaze.types.graph import OpKind, Split
 from rephaze.workload.extract.affine import AffineTrace
 from rephaze.workload.extract.aten import kind_of
 from rephaze.workload.extract.tp_layout import Layout
-from rephaze.workload.extract.tp_views import PARTIAL, Shard, SplitConflictError, State, through_view
+from rephaze.workload.extract.tp_views import (
+    PARTIAL,
+    REPLICATE,
+    Shape,
+    Shard,
+    Sharding,
+    ShardingConflictError,
+    through_view,
+)
 from rephaze.workload.extract.trace import Origin
 
 
 class Restart(Exception):  # noqa: N818 - a signal, not an error
-    """A parameter read earlier must be dealt out: run again with that known."""
+    """A parameter that was read earlier must be sharded: propagate again with that known."""
 
     def __init__(self, parameter: str, shard: Shard) -> None:
         self.parameter, self.shard = parameter, shard
         super().__init__(parameter)
 
 
-class Dealer:
-    """What is known of every tensor while a pass visits the operators in order."""
+class ShardingState:
+    """What is known of every tensor while the operators are visited in order."""
 
-    def __init__(self, trace: AffineTrace, whole: frozenset[str], chosen: dict[str, Shard]) -> None:
+    def __init__(self, trace: AffineTrace, replicated: frozenset[str], sharded: dict[str, Shard]) -> None:
         self.trace = trace
-        self.whole = whole
-        self.state: dict[int, State] = {}
+        self.replicated = replicated
+        """Parameters that must not be sharded."""
+        self.shardings: dict[int, Sharding] = {}
+        """By tensor; one that is not there is replicated."""
         self.layout = Layout()
         self.now = 0
         """The operator being visited."""
         self.maker: dict[int, int] = {}
+        """The operator that makes each tensor."""
         self.readers: dict[int, list[int]] = defaultdict(list)
         self.base_of: dict[str, int] = {}
-        self.dealt_tables: set[int] = set()
-        """Index tensors that selected rows of a dealt-out vocabulary."""
+        """The tensor of each parameter itself, which its views come from."""
+        self.vocabulary_indices: set[int] = set()
+        """Index tensors that select rows of a sharded vocabulary."""
         for number, op in enumerate(trace.ops):
             self.maker.update((t, number) for t in op.outputs)
             for tensor in op.inputs:
@@ -44,112 +60,88 @@ class Dealer:
         for number, traced in enumerate(trace.tensors):
             if traced.parameter and number not in self.maker:
                 self.base_of.setdefault(traced.parameter, number)
-                if traced.parameter in chosen:
-                    self.state[number] = chosen[traced.parameter]
+                if traced.parameter in sharded:
+                    self.shardings[number] = sharded[traced.parameter]
 
-    def _shape(self, tensor: int) -> tuple[int, ...]:
+    def shape(self, tensor: int) -> Shape:
+        """A tensor's shape in the trace."""
         return self.trace.tensors[tensor].shape
 
-    def _is_constant(self, tensor: int) -> bool:
+    def rank(self, tensor: int) -> int:
+        """A tensor's number of axes."""
+        return len(self.shape(tensor))
+
+    def is_constant(self, tensor: int) -> bool:
+        """Whether a tensor depends on neither batch nor parameters, so that a chip can make any part of it."""
         return self.trace.tensors[tensor].origin is Origin.CONSTANT
 
-    def _conflict(self, *tensors: int) -> SplitConflictError:
+    def sharding_of(self, tensor: int) -> Sharding:
+        """How a chip holds a tensor."""
+        return self.shardings.get(tensor, REPLICATE)
+
+    def shard_of(self, tensor: int) -> Shard | None:
+        """The shard of a tensor; None if it is replicated or a partial sum."""
+        sharding = self.sharding_of(tensor)
+        return sharding if isinstance(sharding, Shard) else None
+
+    def split(self, split: Split, num_units: int) -> None:
+        """Note what of the operator being visited is split."""
+        self.layout.splits[self.now] = (split, num_units)
+
+    def conflict(self, *tensors: int) -> ShardingConflictError:
+        """The error that blames the weights behind the sharded ones of these tensors."""
         blame: frozenset[str] = frozenset()
         for tensor in tensors:
-            state = self.state.get(tensor)
-            if isinstance(state, Shard):
-                blame |= state.blame
-        return SplitConflictError(blame)
+            shard = self.shard_of(tensor)
+            if shard is not None:
+                blame |= shard.blame
+        return ShardingConflictError(blame)
 
-    def _may_deal(self, tensor: int) -> bool:
+    def may_shard(self, tensor: int) -> bool:
+        """Whether a tensor is, or views, a parameter that is neither sharded yet nor kept replicated."""
         name = self.trace.tensors[tensor].parameter
-        return bool(name) and name not in self.whole and self.state.get(self.base_of[name]) is None
+        return bool(name) and name not in self.replicated and self.sharding_of(self.base_of[name]) is REPLICATE
 
-    def _chain(self, tensor: int) -> list[int] | None:
-        """From a parameter to ``tensor`` through operators of one input; None if it is not made so."""
-        chain = [tensor]
-        while chain[-1] in self.maker:
-            op = self.trace.ops[self.maker[chain[-1]]]
-            sources = [t for t in op.inputs if not self._is_constant(t)]
-            is_simple = kind_of(op.target) is OpKind.VIEW or op.target == "aten.embedding"
-            if not is_simple or len(sources) != 1:
-                return None
-            chain.append(sources[0])
-        return chain[::-1] if self.trace.tensors[chain[-1]].parameter else None
-
-    def _carried(self, chain: list[int], shard: Shard) -> list[State] | None:
-        """The states along a chain whose first tensor is dealt out as ``shard``; None if it cannot be."""
-        states: list[State] = [shard]
-        current = shard
-        for source, made in pairwise(chain):
-            op = self.trace.ops[self.maker[made]]
-            if op.target == "aten.embedding":
-                if current.dim == 0:
-                    return None
-                current = replace(current, dim=len(self._shape(made)) - 1)
-            else:
-                try:
-                    current = through_view(
-                        op.target.partition(".")[2],
-                        op.args[1:],
-                        current,
-                        self._shape(source),
-                        self._shape(made),
-                    )
-                except SplitConflictError:
-                    return None
-            states.append(current)
-        return states
-
-    def _deal(self, tensor: int, dim: int, *, is_padded: bool) -> Shard | None:
-        """Deal out the parameter behind ``tensor`` so that ``tensor`` is dealt out along ``dim``."""
+    def shard_parameter(self, tensor: int, dim: int, *, is_padded: bool) -> Shard | None:
+        """Shard the parameter behind ``tensor`` so that ``tensor`` is sharded along ``dim``; None if none can."""
         chain = self._chain(tensor)
         if chain is None:
             return None
-        name = self.trace.tensors[chain[0]].parameter
-        for base_dim, length in enumerate(self._shape(chain[0])):
-            shard = Shard(dim=base_dim, num_units=length, is_padded=is_padded, blame=frozenset({name}))
-            states = self._carried(chain, shard)
-            last = states[-1] if states else None
-            if states and isinstance(last, Shard) and last.dim == dim:
-                self.state.update(zip(chain, states, strict=True))
-                return last
-        return None
+        blame = frozenset({self.trace.tensors[chain[0]].parameter})
+        shards = self._shards_ending_in(dim, chain, is_padded, blame)
+        if shards is None:
+            return None
+        self.shardings.update(zip(chain, shards, strict=True))
+        return shards[-1]
 
-    def _match(self, tensor: int, dim: int, like: Shard) -> None:
-        """Make a whole operand fit a dealt-out one: constants are cut freely, parameters dealt out too."""
-        state = self.state.get(tensor)
-        if (isinstance(state, Shard) and state.dim == dim) or self._is_constant(tensor):
+    def match(self, tensor: int, dim: int, like: Shard) -> None:
+        """Make a replicated operand fit a sharded one: constants are sliced freely, parameters sharded too."""
+        shard = self.shard_of(tensor)
+        if (shard is not None and shard.dim == dim) or self.is_constant(tensor):
             return
         chain = self._chain(tensor)
         if chain is None:
-            raise SplitConflictError(like.blame)
+            raise ShardingConflictError(like.blame)
         name = self.trace.tensors[chain[0]].parameter
-        if name in self.whole:
-            raise SplitConflictError(like.blame)
-        for base_dim, length in enumerate(self._shape(chain[0])):
-            shard = Shard(
-                dim=base_dim, num_units=length, is_padded=like.is_padded, blame=frozenset({name}) | like.blame
-            )
-            states = self._carried(chain, shard)
-            last = states[-1] if states else None
-            if states and isinstance(last, Shard) and last.dim == dim:
-                own = {self.maker[t] for t in chain if t in self.maker}
-                if any(reader < self.now and reader not in own for t in chain for reader in self.readers[t]):
-                    raise Restart(name, shard)
-                self.state.update(zip(chain, states, strict=True))
-                return
-        raise SplitConflictError(like.blame)
+        if name in self.replicated:
+            raise ShardingConflictError(like.blame)
+        shards = self._shards_ending_in(dim, chain, like.is_padded, frozenset({name}) | like.blame)
+        if shards is None:
+            raise ShardingConflictError(like.blame)
+        own = {self.maker[t] for t in chain if t in self.maker}
+        if any(reader < self.now and reader not in own for t in chain for reader in self.readers[t]):
+            raise Restart(name, shards[0])
+        self.shardings.update(zip(chain, shards, strict=True))
 
-    def _pad(self, shard: Shard) -> None:
-        """Mark the weights behind a vocabulary's layout as padded, everywhere at once."""
-        for tensor, state in self.state.items():
-            if isinstance(state, Shard) and state.blame & shard.blame and state.num_units == shard.num_units:
-                self.state[tensor] = replace(state, is_padded=True)
+    def pad(self, shard: Shard) -> None:
+        """Mark the weights behind a vocabulary's shard as padded, everywhere at once."""
+        for tensor, other in self.shardings.items():
+            if isinstance(other, Shard) and other.blame & shard.blame and other.num_units == shard.num_units:
+                self.shardings[tensor] = replace(other, is_padded=True)
 
-    def _complete(self, tensor: int) -> None:
-        """If ``tensor`` is a partial sum, note that an all-reduce completes it where it was made."""
-        if self.state.get(tensor) is not PARTIAL:
+    def all_reduce(self, tensor: int) -> None:
+        """If ``tensor`` is a partial sum, put an all-reduce where the sum was made: then it is replicated."""
+        if self.sharding_of(tensor) is not PARTIAL:
             return
         root = tensor
         passed = [tensor]
@@ -157,14 +149,56 @@ class Dealer:
             op = self.trace.ops[self.maker[root]]
             source = op.inputs[0] if op.inputs else root
             is_same_size = self.trace.tensors[source].num_elements == self.trace.tensors[root].num_elements
-            if kind_of(op.target) is not OpKind.VIEW or not is_same_size or self.state.get(source) is not PARTIAL:
+            is_view = kind_of(op.target) is OpKind.VIEW
+            if not is_view or not is_same_size or self.sharding_of(source) is not PARTIAL:
                 break
             root = source
             passed.append(root)
         self.layout.reduced.add(root)
         for made in passed:
-            self.state[made] = None
+            self.shardings[made] = REPLICATE
         for made, source_op in self.maker.items():
+            if self.sharding_of(made) is not PARTIAL:
+                continue
             op = self.trace.ops[source_op]
-            if self.state.get(made) is PARTIAL and kind_of(op.target) is OpKind.VIEW and op.inputs[0] in passed:
-                self.state[made] = None
+            if kind_of(op.target) is OpKind.VIEW and op.inputs[0] in passed:
+                self.shardings[made] = REPLICATE
+
+    def _chain(self, tensor: int) -> list[int] | None:
+        """From a parameter to ``tensor`` through operators of one input; None if it is not made so."""
+        chain = [tensor]
+        while chain[-1] in self.maker:
+            op = self.trace.ops[self.maker[chain[-1]]]
+            sources = [t for t in op.inputs if not self.is_constant(t)]
+            is_simple = kind_of(op.target) is OpKind.VIEW or op.target == "aten.embedding"
+            if not is_simple or len(sources) != 1:
+                return None
+            chain.append(sources[0])
+        return chain[::-1] if self.trace.tensors[chain[-1]].parameter else None
+
+    def _shards_ending_in(
+        self, dim: int, chain: list[int], is_padded: bool, blame: frozenset[str]
+    ) -> list[Shard] | None:
+        """Shards of a chain's tensors, of the last one along ``dim``; None if no axis of the parameter does it."""
+        for base_dim, length in enumerate(self.shape(chain[0])):
+            shard = Shard(dim=base_dim, num_units=length, is_padded=is_padded, blame=blame)
+            shards = self._carried(chain, shard)
+            if shards is not None and shards[-1].dim == dim:
+                return shards
+        return None
+
+    def _carried(self, chain: list[int], shard: Shard) -> list[Shard] | None:
+        """The shards along a chain whose first tensor has ``shard``; None if it cannot be carried to the end."""
+        shards = [shard]
+        for source, made in pairwise(chain):
+            op = self.trace.ops[self.maker[made]]
+            if op.target == "aten.embedding":
+                if shards[-1].dim == 0:
+                    return None
+                shards.append(replace(shards[-1], dim=self.rank(made) - 1))
+                continue
+            try:
+                shards.append(through_view(op.name, op.args[1:], shards[-1], self.shape(source), self.shape(made)))
+            except ShardingConflictError:
+                return None
+        return shards

@@ -8,7 +8,6 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from enum import StrEnum
 from math import prod
-from typing import Any
 
 
 class Origin(StrEnum):
@@ -56,20 +55,33 @@ class Ref:
     tensor: int
 
 
+Argument = Ref | bool | int | float | str | None | tuple["Argument", ...]
+"""A recorded argument; lists are tuples, and what is none of these (a dtype, a device) is its text."""
+
+
 @dataclass(slots=True)
 class TracedOp:
     """One operator as it ran."""
 
     target: str
     """Such as ``aten.mm``, without the overload."""
-    args: tuple[Any, ...]
-    """The arguments in schema order, with ``Ref`` for tensors and lists as tuples."""
+    args: tuple[Argument, ...]
+    """In schema order, those not given with their defaults."""
     inputs: tuple[int, ...]
     outputs: tuple[int, ...]
     module: str
     is_backward: bool
     sequence: int
     """Autograd's sequence number: a backward operator has that of the forward operator it undoes."""
+
+    @property
+    def name(self) -> str:
+        """The operator without its namespace: ``mm`` for ``aten.mm``."""
+        return self.target.partition(".")[2]
+
+    def tensor_at(self, position: int) -> int:
+        """The tensor that is the argument at a position."""
+        return tensor_of(self.args[position])
 
 
 @dataclass(slots=True)
@@ -91,6 +103,21 @@ class Trace:
     saved: list[SavedTensor] = field(default_factory=list)
     inputs: list[int] = field(default_factory=list)
     """The model's own inputs: tokens, labels, images."""
+
+
+def tensor_of(argument: Argument) -> int:
+    """The tensor an argument stands for."""
+    assert isinstance(argument, Ref), f"a tensor was expected, not {argument!r}"
+    return argument.tensor
+
+
+def integers_of(argument: Argument) -> tuple[int, ...]:
+    """An argument that is one integer or a list of them, such as an axis or axes, always as a tuple."""
+    found = []
+    for item in argument if isinstance(argument, tuple) else (argument,):
+        assert isinstance(item, int), f"an integer was expected, not {item!r}"
+        found.append(item)
+    return tuple(found)
 
 
 def without_unread_constants(trace: Trace) -> Trace:

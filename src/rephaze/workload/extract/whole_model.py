@@ -21,8 +21,9 @@ from rephaze.workload.extract.affine import AffineTrace
 from rephaze.workload.extract.assemble import Assembler
 from rephaze.workload.extract.aten import kind_of
 from rephaze.workload.extract.blocks import Stack
+from rephaze.workload.extract.layer_index import LayerIndex
 from rephaze.workload.extract.partition import Partition, TracedLayer
-from rephaze.workload.extract.sources import Source
+from rephaze.workload.extract.source import Source
 from rephaze.workload.extract.tp_propagate import lay_out
 
 
@@ -50,7 +51,8 @@ def whole_model(
 ) -> ModelGraph:
     """The graph of the model, every block in its place."""
     layout = lay_out(trace)
-    shared = Assembler(trace=trace, partition=layers, layout=layout, seq_len=source.seq_len)
+    index = LayerIndex(trace=trace, partition=layers)
+    shared = Assembler(index=index, layout=layout, seq_len=source.seq_len)
     placed = _place_layers(stacks, trace, layers)
     owners = _owners(source, stacks, trace, layers)
     used = sorted({layer.traced for layer in placed}, key=[layer.traced for layer in placed].index)
@@ -70,7 +72,7 @@ def whole_model(
         layer_types=tuple(types),
         layer_names=tuple(layer.name for layer in placed),
         layer_type_of=tuple(type_of[layer.traced] for layer in placed),
-        edges=_edges(shared, placed, stacks),
+        edges=_edges(index, placed, stacks),
         tied=_tied(trace, layers, placed),
         num_parameters=sum(p.numel() for p in source.module.parameters()),
         is_training=training,
@@ -196,8 +198,8 @@ def _parameter(name: str, num_elements: int, numbers: dict[str, int], shared: As
     )
 
 
-def _edges(shared: Assembler, placed: list[_Placed], stacks: tuple[Stack, ...]) -> tuple[LayerEdge, ...]:
-    layers = shared.partition.layers
+def _edges(index: LayerIndex, placed: list[_Placed], stacks: tuple[Stack, ...]) -> tuple[LayerEdge, ...]:
+    layers = index.partition.layers
     place_of_outer = {layer.traced: i for i, layer in enumerate(placed) if layer.stack < 0}
     place_of_block = {(layer.stack, layer.block): i for i, layer in enumerate(placed) if layer.stack >= 0}
     payload: dict[tuple[int, int], Affine] = {}
@@ -206,21 +208,21 @@ def _edges(shared: Assembler, placed: list[_Placed], stacks: tuple[Stack, ...]) 
         if layer.stack >= 0 and layer.block in stacks[layer.stack].traced:
             own = stacks[layer.stack].traced.index(layer.block)
             traced = next(i for i, t in enumerate(layers) if t.stack == layer.stack and t.block == own)
-        for tensor in shared.crossing_inputs(traced):
-            maker = shared.layer_of_tensor(tensor)
+        for tensor in index.crossing_inputs(traced):
+            maker = index.layer_of_tensor(tensor)
             assert maker is not None
             source = layers[maker]
             if not source.is_block:
                 src = place_of_outer[maker]
             elif source.stack != layer.stack:
                 src = place_of_block[source.stack, _outside_source(source, stacks[source.stack])]
-            elif _is_broadcast(shared, tensor, source):
+            elif _is_broadcast(index, tensor, source):
                 src = place_of_block[source.stack, stacks[source.stack].traced[source.block]]
             else:
                 distance = layers[traced].block - source.block
                 src = place_of_block[source.stack, max(layer.block - distance, 0)]
-            traced_tensor = shared.trace.tensors[tensor]
-            size = shared.trace.num_elements[tensor].times(traced_tensor.element_bytes)
+            element_bytes = index.trace.tensors[tensor].element_bytes
+            size = index.trace.num_elements[tensor].times(element_bytes)
             payload[src, dst] = payload.get((src, dst), Affine()) + size
     return tuple(LayerEdge(src=src, dst=dst, payload_bytes=size) for (src, dst), size in sorted(payload.items()))
 
@@ -231,12 +233,12 @@ def _outside_source(source: TracedLayer, stack: Stack) -> int:
     return stack.num_blocks - 1 if is_last else stack.traced[source.block]
 
 
-def _is_broadcast(shared: Assembler, tensor: int, source: TracedLayer) -> bool:
+def _is_broadcast(index: LayerIndex, tensor: int, source: TracedLayer) -> bool:
     """Whether several later blocks read it, as T5's do the position bias of the first."""
-    layers = shared.partition.layers
+    layers = index.partition.layers
     later = [
         r
-        for r in shared.layers_reading(tensor)
+        for r in index.layers_reading(tensor)
         if layers[r].stack == source.stack and layers[r].block > source.block
     ]
     return len(later) > 1

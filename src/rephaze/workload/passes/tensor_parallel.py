@@ -1,4 +1,8 @@
-"""A model's graph at a tensor-parallel degree: sizes divided, collectives put in. Needs no torch."""
+"""A model's graph at a tensor-parallel degree: tensors and operators sharded, collectives put in. Needs no torch.
+
+The layout is in the graph: into how many units a tensor is sharded, what of an operator is split, which results
+are partial sums. Sequence parallelism also shards along the sequence what that layout replicates.
+"""
 
 from __future__ import annotations
 
@@ -35,8 +39,8 @@ def shard_graph(graph: ModelGraph, tp: int, sequence_parallel: bool = False) -> 
     Args:
         graph: At tp = 1 and not yet fused, as extracted or loaded.
         tp: One of ``graph.legal_tp``.
-        sequence_parallel: Also divide along the sequence what tensor parallelism leaves whole; all-reduces
-            become reduce-scatters, and products gather their inputs.
+        sequence_parallel: Also shard along the sequence what tensor parallelism replicates; all-reduces
+            become reduce-scatters, and products all-gather their inputs.
     """
     if graph.tp != 1 or graph.is_fused:
         raise SpecError("graph", graph.name, "must be at tp 1 and not fused", "shard first, then fuse")
@@ -54,7 +58,7 @@ def shard_graph(graph: ModelGraph, tp: int, sequence_parallel: bool = False) -> 
         sequence_parallel=sequence_parallel,
         layer_types=tuple(sharder.layer(layer) for layer in graph.layer_types),
         edges=tuple(
-            replace(edge, payload_bytes=_share(edge.payload_bytes, seq_len, tp))
+            replace(edge, payload_bytes=_local(edge.payload_bytes, seq_len, tp))
             if sequence_parallel and edge.payload_bytes.per_sample
             else edge
             for edge in graph.edges
@@ -65,25 +69,27 @@ def shard_graph(graph: ModelGraph, tp: int, sequence_parallel: bool = False) -> 
     )
 
 
-def _share(size: Affine, num_units: int, tp: int) -> Affine:
-    """One chip's part of ``size`` when its ``num_units`` are dealt out to ``tp`` chips, padded if need be."""
-    local = -(-num_units // tp)
-    return Affine(size.const * local // num_units, size.per_sample * local // num_units)
+def _local(size: Affine, num_units: int, tp: int) -> Affine:
+    """One chip's shard of ``size`` when its ``num_units`` are sharded over ``tp`` chips, padded if need be."""
+    num_local = -(-num_units // tp)
+    return Affine(size.const * num_local // num_units, size.per_sample * num_local // num_units)
 
 
 def _tied_bytes(graph: ModelGraph, name: str, param_bytes: int, tp: int) -> int:
     for layer in graph.layer_types:
         for tensor in layer.parameters:
             if tensor.name == name and tensor.num_split_units:
-                return _share(Affine(param_bytes), tensor.num_split_units, tp).const
+                return _local(Affine(param_bytes), tensor.num_split_units, tp).const
     return param_bytes
 
 
 @dataclass(frozen=True, slots=True)
 class _Sharder:
+    """Tensors, operators and layers as one chip of the group has them."""
+
     tp: int
     seq_len: int
-    """Tokens to divide, or 0 without sequence parallelism."""
+    """Tokens to shard, or 0 without sequence parallelism."""
 
     def layer(self, layer: LayerType) -> LayerType:
         """The layer as one chip holds it."""
@@ -98,16 +104,16 @@ class _Sharder:
         )
 
     def by_sequence(self, tensor: Tensor) -> bool:
-        """Whether sequence parallelism divides a tensor."""
-        is_whole = not tensor.num_split_units and tensor.role is not TensorRole.PARAMETER
-        return bool(self.seq_len) and is_whole and tensor.has_tokens
+        """Whether sequence parallelism shards a tensor."""
+        is_replicated = not tensor.num_split_units and tensor.role is not TensorRole.PARAMETER
+        return bool(self.seq_len) and is_replicated and tensor.has_tokens
 
     def tensor(self, tensor: Tensor) -> Tensor:
-        """One chip's part of a tensor."""
+        """One chip's shard of a tensor, or all of it if it is replicated."""
         units = tensor.num_split_units or (self.seq_len if self.by_sequence(tensor) else 0)
         if not units:
             return tensor
-        return replace(tensor, num_elements=_share(tensor.num_elements, units, self.tp))
+        return replace(tensor, num_elements=_local(tensor.num_elements, units, self.tp))
 
     def _tensors(self, tensors: Iterable[Tensor]) -> tuple[Tensor, ...]:
         return tuple(self.tensor(tensor) for tensor in tensors)
@@ -119,30 +125,33 @@ class _Sharder:
         return op_graph(builder.ops, tuple(builder.tensors))
 
     def op(self, op: Op) -> Op:
-        """An operator with its work divided as its split says."""
+        """An operator with one chip's part of its work, as its split says."""
         if op.split is Split.NONE:
             return op
         units, tp = op.num_split_units, self.tp
-        changes: dict[str, Any] = {"num_flops": _share(op.num_flops, units, tp)}
-        if op.gemm is not None and op.split in _GEMM_AXES:
+        gemm, attention, vector = op.gemm, op.attention, op.vector
+        if gemm is not None and op.split in _GEMM_AXES:
             axis = _GEMM_AXES[op.split]
-            local: dict[str, Any] = {axis: _share(getattr(op.gemm, axis), units, tp)}
-            changes["gemm"] = replace(op.gemm, **local)
-        if op.attention is not None:
-            heads, kv_heads = op.attention.num_heads, op.attention.num_kv_heads
-            changes["attention"] = replace(
-                op.attention, num_heads=heads // tp, num_kv_heads=max(kv_heads // tp, 1)
+            shard: dict[str, Any] = {axis: _local(getattr(gemm, axis), units, tp)}
+            gemm = replace(gemm, **shard)
+        if attention is not None:
+            attention = replace(
+                attention,
+                num_heads=attention.num_heads // tp,
+                num_kv_heads=max(attention.num_kv_heads // tp, 1),
             )
         if op.split is not Split.K:
-            changes["vector"] = tuple(
+            vector = tuple(
                 replace(
                     work,
-                    num_elements=_share(work.num_elements, units, tp),
+                    num_elements=_local(work.num_elements, units, tp),
                     row_length=-(-work.row_length // tp) if op.split is Split.ROW else work.row_length,
                 )
                 for work in op.vector
             )
-        return replace(op, **changes)
+        return replace(
+            op, num_flops=_local(op.num_flops, units, tp), gemm=gemm, attention=attention, vector=vector
+        )
 
 
 @dataclass(slots=True)
@@ -156,52 +165,52 @@ class _GraphBuilder:
     _now: dict[int, int] = field(default_factory=dict)
     """The tensor that later operators read in place of an original one."""
     _gathered: dict[tuple[str, Affine], int] = field(default_factory=dict)
-    """Whole copies by the storage they show: a tensor and its transpose are gathered once."""
+    """All-gathered copies by the storage they show: a tensor and its transpose are gathered once."""
 
     def add(self, op: Op) -> None:
-        """Put in an operator, what it must gather before, and what must be completed after."""
+        """Put in an operator, the all-gathers before it and the reductions after it."""
         local = self.sharder.op(op)
         inputs = [self._now.get(t, t) for t in op.inputs]
         if self.sharder.seq_len:
-            if self._needs_whole_tokens(op):
-                inputs = [self._gather(t, now, op) for t, now in zip(op.inputs, inputs, strict=True)]
+            if self._needs_all_tokens(op):
+                inputs = [self._all_gather(t, now, op) for t, now in zip(op.inputs, inputs, strict=True)]
             elif op.split is Split.NONE:
                 local = self._over_tokens(op)
         self.ops.append(replace(local, inputs=tuple(inputs)))
         for number in op.outputs:
             tensor = self.source.tensors[number]
             if tensor.is_reduced:
-                self._complete(number, op)
+                self._reduce(number, op)
         if op.split is Split.ROW and op.gradient is Gradient.NONE:
             self._exchange_statistics(op)
         if self.sharder.seq_len and op.gradient is not Gradient.NONE:
             self._sum_over_tokens(op)
 
-    def _complete(self, number: int, op: Op) -> None:
+    def _reduce(self, number: int, op: Op) -> None:
         """The all-reduce of a partial sum; with sequence parallelism a reduce-scatter where it has tokens."""
-        whole = self.source.tensors[number]
-        scattered = self.sharder.by_sequence(whole)
-        # The operator itself still makes the whole tensor; only the collective's result is divided.
+        full = self.source.tensors[number]
+        is_scattered = self.sharder.by_sequence(full)
+        # The operator itself still makes the full tensor; only the collective's result is sharded.
         made = self.tensors[number]
-        self.tensors[number] = replace(made, num_elements=whole.num_elements, role=TensorRole.LOCAL)
-        kind = CollectiveKind.REDUCE_SCATTER if scattered else CollectiveKind.ALL_REDUCE
-        result = replace(made, name=f"{made.name}.{kind}", storage="", role=whole.role)
-        self._now[number] = self._collective(kind, op, number, result, whole.num_bytes)
+        self.tensors[number] = replace(made, num_elements=full.num_elements, role=TensorRole.LOCAL)
+        kind = CollectiveKind.REDUCE_SCATTER if is_scattered else CollectiveKind.ALL_REDUCE
+        result = replace(made, name=f"{made.name}.{kind}", storage="", role=full.role)
+        self._now[number] = self._collective(kind, op, number, result, full.num_bytes)
 
-    def _gather(self, original: int, now: int, op: Op) -> int:
-        """A whole copy of an input that is divided along the sequence, made once a pass."""
+    def _all_gather(self, original: int, now: int, op: Op) -> int:
+        """The full copy of an input that is sharded along the sequence, made once a pass."""
         if not self.sharder.by_sequence(self.source.tensors[original]):
             return now
-        whole = self.source.tensors[original]
-        key = (whole.storage or whole.name, whole.num_elements)
+        full = self.source.tensors[original]
+        key = (full.storage or full.name, full.num_elements)
         if key not in self._gathered:
             kind = CollectiveKind.ALL_GATHER
-            result = replace(whole, name=f"{whole.name}.{kind}", storage="", role=TensorRole.LOCAL)
-            self._gathered[key] = self._collective(kind, op, now, result, whole.num_bytes)
+            result = replace(full, name=f"{full.name}.{kind}", storage="", role=TensorRole.LOCAL)
+            self._gathered[key] = self._collective(kind, op, now, result, full.num_bytes)
         return self._gathered[key]
 
     def _exchange_statistics(self, op: Op) -> None:
-        """The small all-reduce of a loss over a dealt-out vocabulary: row statistics, or picked values."""
+        """The small all-reduce of a loss over a sharded vocabulary: row statistics, or picked values."""
         work = op.vector[0]
         number = op.outputs[0]
         out = self.tensors[number]
@@ -217,7 +226,7 @@ class _GraphBuilder:
         self._now[number] = self._collective(kind, op, number, result, payload)
 
     def _sum_over_tokens(self, op: Op) -> None:
-        """Each chip saw a part of the tokens: gradients of whole weights must be summed over the group."""
+        """Each chip saw a part of the tokens: gradients of replicated weights are partial sums over the group."""
         if op.split is not Split.NONE or op.kind is OpKind.VIEW:
             return
         reads_tokens = any(self.sharder.by_sequence(self.source.tensors[t]) for t in op.inputs)
@@ -245,14 +254,15 @@ class _GraphBuilder:
         )
         return len(self.tensors) - 1
 
-    def _needs_whole_tokens(self, op: Op) -> bool:
+    def _needs_all_tokens(self, op: Op) -> bool:
+        """Whether tensor parallelism shards an operator, which then works on every token."""
         return op.split is not Split.NONE or any(
             self.source.tensors[t].num_split_units and self.source.tensors[t].role is not TensorRole.PARAMETER
             for t in op.inputs
         )
 
     def _over_tokens(self, op: Op) -> Op:
-        """An operator that no split touches, run on one chip's part of the sequence."""
+        """An operator that tensor parallelism leaves alone, run on one chip's part of the sequence."""
         touched = [self.source.tensors[t] for t in (*op.outputs, *op.inputs)]
         if not any(self.sharder.by_sequence(tensor) for tensor in touched):
             return op

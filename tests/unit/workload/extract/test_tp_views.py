@@ -2,7 +2,7 @@
 
 import pytest
 
-from rephaze.workload.extract.tp_views import Shard, SplitConflictError, cut, through_view
+from rephaze.workload.extract.tp_views import Shard, ShardingConflictError, cut, through_view
 
 
 def test_columns_become_heads():
@@ -32,11 +32,11 @@ def test_a_packed_weight_is_cut_into_parts_dealt_out_alike():
 
 def test_selecting_from_the_dealt_out_axis_is_a_conflict_that_names_the_weight():
     shard = Shard(dim=1, num_units=4, blame=frozenset({"q.weight"}))
-    with pytest.raises(SplitConflictError) as caught:
+    with pytest.raises(ShardingConflictError) as caught:
         through_view("select", (1, 0), shard, (2, 4, 8), (2, 8))
     assert caught.value.blame == {"q.weight"}
 
 
 def test_a_view_that_mixes_chips_is_a_conflict():
-    with pytest.raises(SplitConflictError):
+    with pytest.raises(ShardingConflictError):
         through_view("view", ((4, 9),), Shard(dim=0, num_units=6), (6, 6), (4, 9))

@@ -1,12 +1,26 @@
-"""Sharding and fusion of shipped graphs; no torch."""
+"""Sharding by hand on a small layer, and of shipped graphs; no torch."""
 
 from collections import Counter
 
 import pytest
 
 from rephaze.errors import SpecError
-from rephaze.types.graph import OpKind, Split
+from rephaze.types.graph import (
+    Affine,
+    GemmDims,
+    LayerEdge,
+    ModelGraph,
+    Op,
+    OpGraph,
+    OpKind,
+    Split,
+    Tensor,
+    TensorRole,
+    TiedParameter,
+    VectorWork,
+)
 from rephaze.workload import ZOO_NAMES, fuse_graph, load_model, shard_graph
+from rephaze.workload.derived_sizes import layer_type, op_graph
 
 
 def flops(graph, b=1):
@@ -19,6 +33,107 @@ def collectives(graph):
 
 def block(model):
     return max(model.layer_types, key=lambda layer: model.layer_type_of.count(model.layer_types.index(layer)))
+
+
+SEQ_LEN, HIDDEN, WIDE = 6, 8, 16
+
+
+def hand_model():
+    """A column parallel product, an activation, a row parallel product, and a residual sum."""
+
+    def tensor(name, columns, role=TensorRole.LOCAL, **more):
+        size = Affine(0, SEQ_LEN * columns)
+        return Tensor(name=name, num_elements=size, element_bytes=2, role=role, has_tokens=True, **more)
+
+    def weight(name):
+        return Tensor(
+            name=name, num_elements=Affine(HIDDEN * WIDE), element_bytes=2, role=TensorRole.PARAMETER,
+            num_split_units=WIDE,
+        )  # fmt: skip
+
+    def gemm(name, n, k, inputs, outputs, split):
+        tokens = Affine(0, SEQ_LEN)
+        return Op(
+            name=name, target="aten.mm", kind=OpKind.GEMM, module=name, inputs=inputs, outputs=outputs,
+            gemm=GemmDims(batch=Affine(1), m=tokens, n=Affine(n), k=Affine(k), shared_rhs=True),
+            num_flops=tokens.times(2 * n * k), split=split, num_split_units=WIDE,
+        )  # fmt: skip
+
+    tensors = (
+        tensor("x", HIDDEN, TensorRole.INPUT),
+        weight("up"),
+        tensor("wide", WIDE, num_split_units=WIDE),
+        weight("down"),
+        tensor("narrow", HIDDEN, is_reduced=True),
+        tensor("sum", HIDDEN, TensorRole.OUTPUT),
+    )
+    residual = Op(
+        name="add", target="aten.add", kind=OpKind.VECTOR, module="", inputs=(4, 0), outputs=(5,),
+        vector=(VectorWork(function="add", num_elements=Affine(0, SEQ_LEN * HIDDEN)),),
+    )  # fmt: skip
+    ops = [
+        gemm("up", WIDE, HIDDEN, (0, 1), (2,), Split.N),
+        gemm("down", HIDDEN, WIDE, (2, 3), (4,), Split.K),
+        residual,
+    ]
+    layer = layer_type(
+        "layer", op_graph(ops, tensors), OpGraph(ops=(), edges=()), parameters=(tensors[1], tensors[3]),
+        saved=(tensors[2],), saved_inputs=(), inputs=(tensors[0],),
+    )  # fmt: skip
+    return ModelGraph(
+        name="hand", seq_len=SEQ_LEN, dtype="bfloat16", attention="fused", tp=1, legal_tp=(1, 2, 4),
+        layer_types=(layer,), layer_names=("a", "b"), layer_type_of=(0, 0),
+        edges=(LayerEdge(src=0, dst=1, payload_bytes=Affine(0, SEQ_LEN * HIDDEN * 2)),),
+        tied=(TiedParameter(name="up", layers=(0, 1), param_bytes=HIDDEN * WIDE * 2),),
+        num_parameters=2 * HIDDEN * WIDE,
+    )  # fmt: skip
+
+
+def test_one_chip_has_its_columns_and_rows_and_an_all_reduce_of_the_full_result():
+    local = shard_graph(hand_model(), 2)
+    layer = local.layer_types[0]
+    up, down, reduce, residual = layer.forward.ops
+    assert (up.gemm.n, up.gemm.k) == (Affine(WIDE // 2), Affine(HIDDEN))
+    assert (down.gemm.n, down.gemm.k) == (Affine(HIDDEN), Affine(WIDE // 2))
+    assert up.num_flops == down.num_flops == Affine(0, SEQ_LEN * 2 * WIDE * HIDDEN // 2)
+    assert (reduce.name, reduce.module) == ("narrow.all_reduce", "down")
+    assert reduce.collective.payload_bytes == Affine(0, SEQ_LEN * HIDDEN * 2)
+    assert reduce.collective.num_members == 2
+    # The residual sum reads the result of the all-reduce, not the partial sum.
+    assert layer.forward.edges == ((0, 1), (1, 2), (2, 3))
+    assert residual.num_elements == residual.vector[0].num_elements == Affine(0, SEQ_LEN * HIDDEN)
+    assert layer.num_parameters == HIDDEN * WIDE
+    assert layer.saved_bytes == Affine(0, SEQ_LEN * WIDE * 2 // 2)
+    assert layer.input_bytes == Affine(0, SEQ_LEN * HIDDEN * 2)
+
+
+def test_tied_bytes_are_sharded_with_their_parameter_and_edges_are_replicated():
+    local = shard_graph(hand_model(), 4)
+    assert local.tied[0].param_bytes == HIDDEN * WIDE * 2 // 4
+    assert local.edges == hand_model().edges
+
+
+def test_with_sequence_parallelism_what_was_replicated_is_sharded_along_the_sequence():
+    local = shard_graph(hand_model(), 2, sequence_parallel=True)
+    layer = local.layer_types[0]
+    gather, up, _, scatter, residual = layer.forward.ops
+    assert (gather.name, scatter.name) == ("x.all_gather", "narrow.reduce_scatter")
+    assert gather.collective.payload_bytes == scatter.collective.payload_bytes == Affine(0, SEQ_LEN * HIDDEN * 2)
+    assert up.gemm.m == Affine(0, SEQ_LEN)
+    assert residual.num_elements == residual.vector[0].num_elements == Affine(0, SEQ_LEN * HIDDEN // 2)
+    # It adds its own part of the input, not the gathered one.
+    assert layer.forward.edges == ((0, 1), (1, 2), (2, 3), (3, 4))
+    assert layer.input_bytes == Affine(0, SEQ_LEN * HIDDEN * 2 // 2)
+    assert local.edges[0].payload_bytes == Affine(0, SEQ_LEN * HIDDEN * 2 // 2)
+
+
+def test_one_chip_alone_has_everything():
+    assert shard_graph(hand_model(), 1) == hand_model()
+
+
+def test_the_sequence_must_divide():
+    with pytest.raises(SpecError, match="must divide the sequence of 6 tokens"):
+        shard_graph(hand_model(), 4, sequence_parallel=True)
 
 
 @pytest.mark.parametrize(
@@ -131,37 +246,6 @@ def test_experts_stay_experts():
         assert product == op.num_flops.at(2)
     local = block(shard_graph(load_model("mixtral-8x7b"), 2))
     assert {op.gemm.num_experts for op in local.forward.ops if op.gemm and op.gemm.num_experts} == {8}
-
-
-def work(graph):
-    found = Counter()
-    for op in graph.ops:
-        for item in op.vector:
-            found[item.function] += item.num_elements.at(3)
-    return found
-
-
-@pytest.mark.parametrize("name", ["llama2-7b", "gpt2-xl", "mixtral-8x7b", "t5-large"])
-@pytest.mark.parametrize("attention", ["fused", "eager"])
-def test_fusion_keeps_the_work_and_never_adds_traffic(name, attention):
-    whole = load_model(name, attention)
-    for before, after in zip(whole.layer_types, fuse_graph(whole).layer_types, strict=True):
-        for one, two in ((before.forward, after.forward), (before.backward, after.backward)):
-            assert work(one) == work(two)
-            assert flops(one, 3) == flops(two, 3)
-            assert len(two.ops) <= len(one.ops)
-            traffic = [sum((op.input_bytes + op.output_bytes).at(3) for op in g.ops) for g in (one, two)]
-            assert traffic[1] <= traffic[0]
-        assert after.saved_bytes == before.saved_bytes
-
-
-def test_fusion_joins_a_product_with_its_activation_but_not_across_gradients():
-    layer = block(fuse_graph(load_model("bert-large")))
-    joined = [op for op in layer.forward.ops if op.gemm and any(w.function == "gelu" for w in op.vector)]
-    assert len(joined) == 1
-    # The input of gelu is kept for backward: the kernel still writes it, beside its result.
-    assert joined[0].output_bytes.at(1) == 2 * 512 * 4096 * 2
-    assert {op.gradient.value for op in layer.backward.ops} == {"input", "weight"}
 
 
 def test_every_weight_product_has_two_gradients():

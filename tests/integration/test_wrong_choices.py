@@ -1,0 +1,47 @@
+"""A wrong word in a run or scenario file, as a user sees it: one line, no traceback."""
+
+import subprocess
+import sys
+from importlib.resources import files
+from pathlib import Path
+
+import pytest
+
+REPHAZE = Path(sys.executable).with_name("rephaze")
+DEFAULT_TOML = files("rephaze.hardware").joinpath("data", "scenarios", "default.toml").read_text("utf-8")
+
+
+def run(*args, cwd):
+    return subprocess.run([str(REPHAZE), *args], capture_output=True, text=True, timeout=60, cwd=cwd)
+
+
+@pytest.mark.parametrize(
+    ("text", "args", "said"),
+    [
+        (
+            'all_cores_excludes = "core"\n',
+            ("search", "gpt2-xl", "--config", "mine.toml"),
+            "error: mine.toml: all_cores_excludes is 'core': must be one of chip, engine",
+        ),
+        (
+            DEFAULT_TOML.replace('["none", "block", "stage"]', '["full"]'),
+            ("search", "gpt2-xl", "--scenario", "mine.toml", "--devices", "8"),
+            "error: mine.toml: training.recompute.0 is 'full': must be one of none, block, stage",
+        ),
+        (
+            DEFAULT_TOML.replace('"corrected"', '"correct"'),
+            ("space", "--scenario", "mine.toml"),
+            "error: mine.toml: space.area_model is 'correct': must be one of paper, corrected; "
+            "did you mean 'corrected'?",
+        ),
+        ("", ("search", "gpt2-xl", "--scenario", "mine.toml"), "error: mine.toml: title is None: is required"),
+        ('search = "text"\n', ("search", "--config", "mine.toml"), "error: mine.toml: search is 'text': must be"),
+    ],
+)
+def test_a_wrong_word_is_one_line(tmp_path, text, args, said):
+    (tmp_path / "mine.toml").write_text(text)
+    done = run(*args, cwd=tmp_path)
+    assert done.returncode == 1
+    assert " ".join(done.stderr.split()).startswith(said)
+    assert "Traceback" not in done.stderr
+    assert not done.stdout

@@ -1,0 +1,87 @@
+"""GEMMs on many chips: each distinct core shape is mapped once, and bounds are those of the closed form."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from rephaze.estimate.costs import chip_rates
+from rephaze.estimate.estimate_model import DEFAULT, PAPER
+from rephaze.estimate.gemm_costs import GemmColumns, GemmMemo
+from rephaze.types.chip import chip_table
+
+DIMS = (1, 8, 8, 8)
+LEAST_BYTES = 2 * 3 * 64
+UNIT_J = 2.0**-40
+"""About a picojoule."""
+# One a multiply-accumulate and half a one for each of its 8 B of registers.
+FIXED_J = 512 * (1.0 + 8 * 0.5) * UNIT_J
+
+
+@pytest.fixture
+def columns(chip, energy_of):
+    """Three chips, the last with twice the cores; vector lanes do not matter to a GEMM."""
+    chips = chip_table([chip, replace(chip, vector_lanes=32), replace(chip, num_tensor_cores=4)])
+    rates = chip_rates(chips, energy_of(3, UNIT_J))
+    return lambda model, memo: GemmColumns(rates, chips.num_tensor_cores, model, memo)
+
+
+@pytest.mark.parametrize("model", [DEFAULT, PAPER])
+def test_equal_core_shapes_are_mapped_once(columns, model):
+    memo = GemmMemo()
+    first = columns(model, memo).exact(DIMS)
+    assert len(memo) == 2
+    assert first.cycles_c[0] == first.cycles_c[1] > first.cycles_c[2]
+    found = dict(memo.found)
+    again = columns(model, memo).exact(DIMS)
+    assert memo.found == found
+    assert np.array_equal(again.cycles_c, first.cycles_c)
+
+
+def test_what_is_remembered_is_used(columns):
+    memo = GemmMemo()
+    columns(DEFAULT, memo).exact(DIMS)
+    for key, mapped in memo.found.items():
+        memo.found[key] = mapped._replace(cycles=12345.0, hbm_bytes=7.0, buffer_bytes=5.0)
+    cost = columns(DEFAULT, memo).exact(DIMS)
+    assert cost.cycles_c.tolist() == [12345.0] * 3
+    assert (cost.hbm_bytes_c[0], cost.buffer_bytes_c[0]) == (7, 5)
+
+
+def test_the_models_do_not_share_what_is_remembered(columns):
+    memo = GemmMemo()
+    for model in (DEFAULT, PAPER):
+        columns(model, memo).exact(DIMS)
+    assert len(memo) == 4
+
+
+def test_a_bound_moves_every_matrix_once_and_side_bytes_beside_it(columns):
+    cost = columns(DEFAULT, GemmMemo()).bound(DIMS, 100.0)
+    assert cost.hbm_bytes_c.tolist() == cost.buffer_bytes_c.tolist() == [LEAST_BYTES + 100] * 3
+    assert cost.energy_j_c.tolist() == [FIXED_J + (LEAST_BYTES + 100) * (7 + 11) * UNIT_J] * 3
+
+
+def test_least_bytes_with_the_cycles_of_the_mapping(columns):
+    fresh = columns(DEFAULT, GemmMemo())
+    exact, least, bound = fresh.exact(DIMS), fresh.with_least_bytes(DIMS), fresh.bound(DIMS)
+    assert np.array_equal(least.cycles_c, exact.cycles_c)
+    assert np.array_equal(least.hbm_bytes_c, bound.hbm_bytes_c)
+    assert (bound.cycles_c <= exact.cycles_c).all()
+    assert (exact.energy_j_c > bound.energy_j_c).all()
+
+
+def test_the_paper_charges_no_bytes(columns):
+    cost = columns(PAPER, GemmMemo()).exact(DIMS)
+    assert not cost.hbm_bytes_c.any()
+    assert not cost.buffer_bytes_c.any()
+
+
+def test_a_mapping_that_needs_no_more_than_half_the_bandwidth_is_not_searched_again(chip, energy_of):
+    chips = chip_table([replace(chip, hbm_bytes_per_s=1e13, global_buffer_bytes_per_cycle=1e5)])
+    memo = GemmMemo()
+    wide, narrow = (chip_rates(chips, energy_of(1), share) for share in (1.0, 0.5))
+    one = np.ones(1, dtype=np.int64)
+    wider = GemmColumns(wide, one, DEFAULT, memo)
+    cost = GemmColumns(narrow, one, DEFAULT, memo, wider).exact(DIMS)
+    assert cost.cycles_c == wider.exact(DIMS).cycles_c
+    assert len(memo) == 1
