@@ -1,4 +1,4 @@
-"""Where a model can be cut: the sets of layers that the first stages can hold, and every stage between two of them.
+"""Where a model can be cut: the sets of layers that the first stages can hold, and every stage between two.
 
 A set is closed under predecessors. Where each layer feeds the next the sets are the prefixes; otherwise they are
 enumerated.

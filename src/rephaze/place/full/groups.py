@@ -1,4 +1,4 @@
-"""Groups of devices and what collectives over them cost, level by level of the network (docs/plans.md, section 2)."""
+"""Groups of devices and what collectives over them cost, level by level of the network (docs/plans.md)."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ class Network:
         """Between neighbours of a factor; nothing takes no time."""
         if num_bytes <= 0:
             return 0.0
-        level = next(l for l, joined in enumerate(self.reach(factor)) if joined == factor.num_members)
+        level = self.reach(factor).index(factor.num_members)
         return num_bytes / self.bytes_per_s[level] + self.latency_s[level]
 
 

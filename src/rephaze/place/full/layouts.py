@@ -17,8 +17,8 @@ from rephaze.types.full import (
     FullStage,
     PipelineSchedule,
     PlanFamily,
-    Sharding,
     ShardGroups,
+    Sharding,
 )
 
 WHOLE_CLUSTER = (PlanFamily.MEGATRON, PlanFamily.TORCHTITAN, PlanFamily.MAXTEXT)
@@ -127,9 +127,7 @@ def _orders(problem: FullProblem, dp: int, pp: int) -> tuple[DeviceOrder, ...]:
     return asked
 
 
-def _schedules(
-    problem: FullProblem, graph: FullGraph, dp: int, pp: int
-) -> Iterator[tuple[PipelineSchedule, int]]:
+def _schedules(problem: FullProblem, graph: FullGraph, dp: int, pp: int) -> Iterator[tuple[PipelineSchedule, int]]:
     for schedule in problem.options.schedule:
         if schedule is PipelineSchedule.INTERLEAVED:
             for chunks in problem.options.chunks:

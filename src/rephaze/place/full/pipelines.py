@@ -1,9 +1,9 @@
 """The best cut into stages under one layout, exactly: labels from the last stage to the first, compiled.
 
-A label is a cut of the last layers into so many stages: what adds up over stages, and the largest of each figure of
-which a schedule takes the largest. A batch's time falls with none of them, so of two labels of the same layers the one
-that is nowhere better goes; and one whose time, with the least the layers before it can add, does not beat
-the best plan known.
+A label is a cut of the last layers into so many stages: what adds up over stages, and the largest of each quantity
+of which a schedule takes the largest. A batch's time falls with none of them, so of two labels of the same layers
+the one that is nowhere better goes; and so does one whose time, with the least the layers before it can add, does
+not beat the best plan known.
 """
 
 from __future__ import annotations
@@ -53,16 +53,18 @@ class Found(NamedTuple):
 @inner
 def batch_time(total_s: float, most_q: Floats, pp: int, count: int, is_zero_bubble: bool) -> float:
     """The time of a batch from what adds up and from the largest figures of any stage."""
+    first, second, third, fourth = float(most_q[0]), float(most_q[1]), float(most_q[2]), float(most_q[3])
     if not is_zero_bubble:
-        return total_s + (count - 1) * most_q[0] + most_q[1] + most_q[2] + most_q[3]
-    slowest, backward, ahead, forward = most_q[0], most_q[1], most_q[2], most_q[3]
+        return total_s + (count - 1) * first + second + third + fourth
+    slowest, backward, ahead, forward = first, second, third, fourth
     steady = min(pp - 1, count - 1)
     pipe = count * slowest + max(
         (pp - 1) * ahead - steady * (slowest - ahead),
         (pp - 1 - steady) * ahead + steady * backward,
         (pp - 1) * forward + (pp - 1 - steady) * backward,
     )
-    return total_s + pipe + max(0.0, most_q[4] - slowest) + most_q[5]
+    late, step = float(most_q[4]), float(most_q[5])
+    return total_s + pipe + max(0.0, late - slowest) + step
 
 
 @inner
@@ -100,7 +102,7 @@ def best_cut(cuts: Cuts, costs: StageCosts, asked: Pipeline) -> Found:
             start, end = cuts.start_e[e], cuts.end_e[e]
             if (left == 0) != (start == 0) or (depth == 1) != (end == num_sets - 1):
                 continue
-            if depth == 1 and not asked.is_last_allowed_e[e] or left == 0 and not asked.is_first_allowed_e[e]:
+            if (depth == 1 and not asked.is_last_allowed_e[e]) or (left == 0 and not asked.is_first_allowed_e[e]):
                 continue
             if depth > 1 and left > 0 and not asked.is_inner_allowed_e[e]:
                 continue

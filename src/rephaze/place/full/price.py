@@ -7,10 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 from rephaze.place.full.groups import Network, PlanGroups, groups_of
 from rephaze.place.full.in_flight import kept_bytes
-from rephaze.place.full.link import Passes, gathered_passes, hidden_behind_compute, hidden_before_compute
+from rephaze.place.full.link import Passes, gathered_passes, hidden_before_compute, hidden_behind_compute
 from rephaze.types.full import (
     DeviceMemory,
     FullGraph,
@@ -308,6 +309,6 @@ class _Pricer:
         largest = 0.0
         for at in device.chunks:
             sizes = [layer.param_bytes + layer.expert_param_bytes for layer in self.stages[at]]
-            pairs = [a + b for a, b in zip(sizes, sizes[1:], strict=False)] or sizes
+            pairs = [a + b for a, b in pairwise(sizes)] or sizes
             largest = max(largest, *pairs)
         return largest

@@ -1,4 +1,4 @@
-"""The fastest plan of a problem under cost model ``full``: every layout bounded, the promising ones cut exactly."""
+"""The fastest plan under cost model ``full``: every layout bounded, the promising ones cut exactly."""
 
 from __future__ import annotations
 
@@ -73,9 +73,13 @@ class FullPlacer:
             return FullPlacement(status=status, bound_s=math.inf if is_complete else 0.0, best=None)
         if is_complete:
             return FullPlacement(status=SolveStatus.OPTIMAL, bound_s=best.batch_s, best=best)
-        least_s = min(prepared.bound_s(one) for prepared in self._graphs for one in layouts(self.problem, prepared.graph))
+        least_s = min(
+            prepared.bound_s(one) for prepared in self._graphs for one in layouts(self.problem, prepared.graph)
+        )
         reason = "not every cut into chunks was looked at"
-        return FullPlacement(status=SolveStatus.FEASIBLE, bound_s=min(least_s, best.batch_s), best=best, reason=reason)
+        return FullPlacement(
+            status=SolveStatus.FEASIBLE, bound_s=min(least_s, best.batch_s), best=best, reason=reason
+        )
 
 
 class _Prepared:

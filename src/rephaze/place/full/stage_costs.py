@@ -2,7 +2,7 @@
 
 The same equations as ``price``, in the same order of sums, for all stages at once.
 
-Axis letters: e = candidate stage, k = point of ``keep``, v = layer, t = group of tied weights, q = kind of maximum.
+Axis letters: e = candidate stage, k = point of ``keep``, v = layer, t = tied weights, q = kind of maximum.
 """
 
 from __future__ import annotations
@@ -77,8 +77,8 @@ class StageCosts(NamedTuple):
     sum_s_ek: Floats
     """Load and exchange of tied weights under 1F1B; only the latter under zero-bubble."""
     most_s_ekq: Floats
-    """1F1B: load with tail, sync, step, regather. Zero-bubble: load, input backward pass, forward and input backward
-    pass, forward pass, load with sync and regather, step."""
+    """1F1B: load with tail, sync, step, regather. Zero-bubble: load, input backward pass, forward and input
+    backward pass, forward pass, load with sync and regather, step."""
     fixed_bytes_e: Floats
     kept_bytes_ek: Floats
     replay_bytes_ek: Floats
@@ -96,7 +96,7 @@ def stage_costs(cuts: Cuts, layers: LayerArrays, rates: Rates, rules: LayoutRule
     num_stages, num_points = len(cuts.start_e), layers.replay_s_vk.shape[1]
     num_layers, num_ties = len(layers.forward_s_v), len(layers.tied_owner_t)
     sum_s_ek = np.zeros((num_stages, num_points))
-    most_s_ekq = np.zeros((num_stages, num_points, 6))
+    most_s_ekq = np.zeros((num_stages, num_points, NUM_MAXIMA))
     fixed_bytes_e = np.zeros(num_stages)
     kept_bytes_ek = np.zeros((num_stages, num_points))
     replay_bytes_ek = np.zeros((num_stages, num_points))
@@ -170,10 +170,7 @@ def stage_costs(cuts: Cuts, layers: LayerArrays, rates: Rates, rules: LayoutRule
             moved, computed = 0.0, 0.0
             for at in range(size):
                 moved += gather[at]
-                if rules.overlap:
-                    regather_s = max(regather_s, moved - computed)
-                else:
-                    regather_s = moved
+                regather_s = max(regather_s, moved - computed) if rules.overlap else moved
                 computed += layers.forward_s_v[members[at]]
         forward_s = 0.0
         link_free, issued = 0.0, 0.0
