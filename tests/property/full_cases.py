@@ -156,8 +156,8 @@ def shard_choices(problem, graph, dp):
                 if graph.cp % f == 0 or (f % graph.cp == 0 and dp % (f // graph.cp) == 0):
                     sizes.add(f)
         for f in sizes:
-            for reshard in options.reshard if sharding is Sharding.WEIGHTS else (False,):
-                found.append((sharding, f, reshard))
+            again = options.reshard if sharding is Sharding.WEIGHTS else (False,)
+            found += [(sharding, f, reshard) for reshard in again]
     return found
 
 
