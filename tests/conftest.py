@@ -2,8 +2,22 @@
 
 import os
 
+import pytest
 from hypothesis import settings
 
 settings.register_profile("ci", derandomize=True)
 if os.environ.get("CI"):
     settings.load_profile("ci")
+
+
+def pytest_addoption(parser):
+    parser.addoption(
+        "--regen-golden",
+        action="store_true",
+        help="record the results of whole searches anew, then compare",
+    )
+
+
+def pytest_configure(config):
+    if config.getoption("--regen-golden") and os.environ.get("PYTEST_XDIST_WORKER"):
+        raise pytest.UsageError("--regen-golden writes one file: not with -n")
