@@ -53,7 +53,7 @@ def list_chips() -> Sequence[str]:
     Example:
         >>> import rephaze
         >>> rephaze.list_chips()[:3]
-        ('tpuv1', 'tpuv2', 'tpuv3')
+        ('tpuv2', 'tpuv3', 'tpuv4')
     """
     from rephaze.hardware.presets import load_presets
 
@@ -67,7 +67,7 @@ def load_chip(name_or_path: str | Path) -> Chip:
         >>> import rephaze
         >>> chip = rephaze.load_chip("tpuv4")
         >>> chip.in_words
-        '8 x 128x128, 16 x 128, 160 MiB, 2 HBM'
+        '8 x 128x128, 2 x 2048 lanes, 128 MiB, 4 stacks'
 
     Args:
         name_or_path: A file holds the fields of ``Chip``, or ``base = "tpuv4"`` and those that differ.

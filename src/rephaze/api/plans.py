@@ -37,9 +37,9 @@ def place_model(
 
     Example:
         >>> import rephaze
-        >>> placed = rephaze.place_model("vit-large", "tpuv4", num_devices=8, global_batch=64, why="pp=2")
+        >>> placed = rephaze.place_model("vit-large", "tpuv4", num_devices=8, global_batch=64, why="dp=2")
         >>> placed.status, placed.placement.best.plan.pp, placed.alternative.placement.best.plan.pp
-        ('optimal', 1, 2)
+        ('optimal', 8, 4)
 
     Args:
         model: A name of ``list_models``, or a graph file.
@@ -93,9 +93,11 @@ def evaluate_plan(
     Example:
         >>> from dataclasses import replace
         >>> import rephaze
+        >>> from rephaze.types.placement import Recompute
         >>> placed = rephaze.place_model("vit-large", "tpuv4", num_devices=8, global_batch=64)
         >>> best = placed.placement.best
-        >>> other = rephaze.evaluate_plan(placed.problem, replace(best.plan, dp=4))
+        >>> stages = tuple(replace(stage, recompute=Recompute.STAGE) for stage in best.plan.stages)
+        >>> other = rephaze.evaluate_plan(placed.problem, replace(best.plan, stages=stages))
         >>> other.status, other.priced.batch_s > best.batch_s
         ('feasible', True)
 

@@ -33,7 +33,7 @@ def open_run(folder: str | Path) -> Run:
         >>> _ = rephaze.explore("vit-large", changes=few, store="vit-run")
         >>> run = rephaze.open_run("vit-run")
         >>> run.best.chip.num_tensor_cores, run.result.status.value, run.export("designs.csv", table="designs")
-        (8, 'optimal', 140)
+        (8, 'optimal', 119)
 
     Args:
         folder: What ``explore`` was given as ``store``, or ``rephaze search`` as ``--out``.
