@@ -59,8 +59,9 @@ def answer():
         num_within={"1 %": (1, 2)}, binding="area",
     )  # fmt: skip
     return SearchResult(
-        status=SearchStatus.OPTIMAL, objective=90.0, bound=90.0, gap=0.0, design=0, chip=rephaze.load_chip("tpuv4"),
-        area_um2=3e8, plans=(plan,), certificate=certificate, reason="", search_s=2.0,
+        status=SearchStatus.OPTIMAL, objective=90.0, bound=90.0, gap=0.0, design=0,
+        chip=rephaze.load_chip("tpuv4"), area_um2=3e8, plans=(plan,), certificate=certificate,
+        reason="", search_s=2.0,
     )  # fmt: skip
 
 
