@@ -7,29 +7,11 @@ starts at every multiple of g.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
-from numpy.typing import NDArray
 
+from rephaze.compiled import kernel
+from rephaze.place.tables import Ints, Links
 from rephaze.types.cluster import Cluster
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Links:
-    """A cluster's levels as arrays, innermost first.
-
-    What crosses a level also passes those inside it: bandwidths are the least, latencies the greatest so far.
-    """
-
-    num_devices_l: NDArray[np.int64]
-    bytes_per_s_l: NDArray[np.float64]
-    latency_s_l: NDArray[np.float64]
-
-    @property
-    def num_levels(self) -> int:
-        """Number of levels."""
-        return len(self.num_devices_l)
 
 
 def links_of(cluster: Cluster) -> Links:
@@ -55,6 +37,15 @@ def pipeline_level(cluster: Cluster, pipeline_devices: int, dp: int) -> int:
         if level.num_devices % pipeline_devices == 0 or dp * pipeline_devices <= level.num_devices:
             return position
     return len(cluster.levels) - 1
+
+
+@kernel
+def pipeline_level_of(devices: int, dp: int, group_l: Ints) -> int:
+    """``pipeline_level`` on arrays, for compiled functions: ``group_l`` is ``Links.num_devices_l``."""
+    for at in range(len(group_l)):
+        if group_l[at] % devices == 0 or dp * devices <= group_l[at]:
+            return at
+    return len(group_l) - 1
 
 
 def replica_level(cluster: Cluster, pipeline_devices: int, dp: int) -> int:
