@@ -15,10 +15,9 @@ import numpy as np
 
 from rephaze.compiled import kernel
 from rephaze.place.degrees import devices_of, fewest_microbatches, load_cuts, pick_load
-from rephaze.place.tables import Degrees, Depths, Ints, Loads, StageTable, Widths
+from rephaze.place.tables import Degrees, Depths, Ints, Loads, Plain, StageTable, Widths
 
 
-@kernel
 def least_bottleneck_plan(
     table: StageTable,
     loads: Loads,
@@ -29,6 +28,23 @@ def least_bottleneck_plan(
     cutoff_s: float,
 ) -> tuple[float, int, Ints]:
     """Time, dp and ideals between stages of the fastest plan below ``cutoff_s``; else cutoff, 0, empty."""
+    return _least_bottleneck_plan(
+        tuple(table), tuple(loads), tuple(widths), tuple(degrees), tuple(depths), sync_s_per_byte, cutoff_s
+    )
+
+
+@kernel
+def _least_bottleneck_plan(
+    plain_table: Plain,
+    plain_loads: Plain,
+    plain_widths: Plain,
+    plain_degrees: Plain,
+    plain_depths: Plain,
+    sync_s_per_byte: float,
+    cutoff_s: float,
+) -> tuple[float, int, Ints]:
+    table, loads, widths = StageTable(*plain_table), Loads(*plain_loads), Widths(*plain_widths)
+    degrees, depths = Degrees(*plain_degrees), Depths(*plain_depths)
     # Unpacked once: every field access of a tuple in compiled code counts references.
     start_k, end_e, limit_er, rare_e, is_line = (
         table.start_k, table.end_e, table.limit_er, table.rare_e, table.is_line

@@ -1,4 +1,4 @@
-"""What both searches share: which data-parallel degrees are worth trying, and bounds by pipeline depth.
+"""What both searches share: which data-parallel degrees are worth trying, what they cost, bounds by pipeline depth.
 
 Axis letters: c = candidate degree (microbatches per pipeline rise, dp falls), s = number of stages.
 """
@@ -117,6 +117,15 @@ def shallowest_depth(table: StageTable, fewest_s: Ints, is_paper: bool) -> int:
     return len(fewest_s)
 
 
+@kernel
+def pipeline_level_of(devices: int, dp: int, group_l: Ints) -> int:
+    """``network.pipeline_level`` on arrays: ``group_l`` is ``Links.num_devices_l``."""
+    for at in range(len(group_l)):
+        if group_l[at] % devices == 0 or dp * devices <= group_l[at]:
+            return at
+    return len(group_l) - 1
+
+
 @inner
 def batch_end(devices: int, dp: int, links: Links, rates: UpdateRates) -> BatchEnd:
     """What summing gradients over ``dp`` pipelines of so many devices and the optimizer's step take."""
@@ -222,25 +231,29 @@ def load_cuts(
         is_paper: Which cost model.
         cut_s: Result.
     """
+    # Unpacked once: every field access of a tuple in compiled code counts references.
+    start_k, is_line, work_e, busy_e = table.start_k, table.is_line, loads.work_e, loads.busy_e
+    total_work_s, transfer_s = loads.total_work_s, loads.transfer_s
     cut = 0.0
     for s in range(len(fewest_s) - 1, first_s - 1, -1):
         if fewest_s[s] > 0 and s >= stages_least:
             if is_paper:
                 slowest = best_s / (fewest_s[s] + s - 1)
             else:
-                left = best_s - loads.total_work_s - 2 * (s - 1) * loads.transfer_s
+                left = best_s - total_work_s - 2 * (s - 1) * transfer_s
                 slowest = left / (fewest_s[s] - 1) if fewest_s[s] > 1 else (best_s if left > 0.0 else 0.0)
-            if slowest > cut and (not table.is_line or _stages_needed(table.start_k, loads, slowest) <= s):
+            if slowest > cut and (
+                not is_line or _stages_needed(start_k, work_e, busy_e, transfer_s, slowest) <= s
+            ):
                 cut = slowest
         cut_s[s] = cut
 
 
 @inner
-def _stages_needed(start_k: Ints, loads: Loads, slowest_s: float) -> int:
+def _stages_needed(start_k: Ints, work_e: Floats, busy_e: Floats, transfer_s: float, slowest_s: float) -> int:
     """Stages of a line when each is filled until its work and transfers reach ``slowest_s``."""
     if slowest_s == np.inf:
         return 1
-    work_e, busy_e, transfer_s = loads.work_e, loads.busy_e, loads.transfer_s
     full = len(start_k) - 2
     k = count = 0
     while k < full:

@@ -28,6 +28,7 @@ from rephaze.place.tables import (
     Ints,
     LayerTimes,
     LinkRows,
+    Plain,
     ShortInts,
     StageTable,
     Wire,
@@ -44,7 +45,9 @@ def load_stages(
 ) -> tuple[Floats, Floats, Floats]:
     """Of a table's stages: loads (stage x recompute mode), bare work, and that with a replay they must do."""
     if shape.is_line:
-        return _line_loads(table.start_k, times, arrays.entering, arrays.leaving, wire, must_replay)
+        return _line_loads(
+            table.start_k, tuple(times), tuple(arrays.entering), tuple(arrays.leaving), tuple(wire), must_replay
+        )
     return _branching_loads(
         table.start_k, table.end_e, shape.members_kv, times, arrays.entering, arrays.leaving, wire, must_replay
     )
@@ -58,9 +61,16 @@ def _transfer(payload_bytes: float, wire: Wire) -> float:
 
 @kernel
 def _line_loads(
-    start_k: Ints, times: LayerTimes, entering: LinkRows, leaving: LinkRows, wire: Wire, must_replay: bool
+    start_k: Ints,
+    plain_times: Plain,
+    plain_entering: Plain,
+    plain_leaving: Plain,
+    plain_wire: Plain,
+    must_replay: bool,
 ) -> tuple[Floats, Floats, Floats]:
     """Loads of intervals, each from the one before it."""
+    times, wire = LayerTimes(*plain_times), Wire(*plain_wire)
+    entering, leaving = LinkRows(*plain_entering), LinkRows(*plain_leaving)
     # Unpacked once: every field access of a tuple in compiled code counts references.
     forward_v, backward_v = times.forward_s_v, times.backward_s_v
     in_start, in_src, in_bytes = entering.start_v, entering.other, entering.payload_bytes

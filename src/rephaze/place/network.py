@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from rephaze.compiled import kernel
-from rephaze.place.tables import Ints, Links
+from rephaze.place.tables import Links
 from rephaze.types.cluster import Cluster
 
 
@@ -37,15 +36,6 @@ def pipeline_level(cluster: Cluster, pipeline_devices: int, dp: int) -> int:
         if level.num_devices % pipeline_devices == 0 or dp * pipeline_devices <= level.num_devices:
             return position
     return len(cluster.levels) - 1
-
-
-@kernel
-def pipeline_level_of(devices: int, dp: int, group_l: Ints) -> int:
-    """``pipeline_level`` on arrays, for compiled functions: ``group_l`` is ``Links.num_devices_l``."""
-    for at in range(len(group_l)):
-        if group_l[at] % devices == 0 or dp * devices <= group_l[at]:
-            return at
-    return len(group_l) - 1
 
 
 def replica_level(cluster: Cluster, pipeline_devices: int, dp: int) -> int:

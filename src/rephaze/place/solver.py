@@ -98,6 +98,10 @@ class Placer:
             for position, graph in enumerate(problem.graphs)
             if limits.tp in (None, graph.tp) and limits.microbatch in (None, graph.microbatch)
         ]
+        self._wire_l = [
+            Wire(*pair)
+            for pair in zip(self.links.bytes_per_s_l.tolist(), self.links.latency_s_l.tolist(), strict=True)
+        ]
         self._order = np.array(self.shape.order, dtype=np.int64)
 
     def solve(
@@ -163,12 +167,11 @@ class Placer:
         )
 
     def _job(self, prepared: PreparedGraph, times: Sequence[tuple[Floats, Floats]] | None) -> _Job:
-        if times is None:
-            forward, backward = prepared.arrays.times
-        else:
-            forward, backward = (
-                np.asarray(part, dtype=np.float64)[self._order] for part in times[prepared.position]
-            )
+        own = prepared.arrays.times
+        if times is not None:
+            given = times[prepared.position]
+            own = LayerTimes(*(np.asarray(part, dtype=np.float64)[self._order] for part in given))
+        forward, backward = own
         work = forward + backward
         total, largest = float(work.sum()), float(work.max())
         busy = total + float(forward.sum()) if prepared.must_replay else total
@@ -179,7 +182,7 @@ class Placer:
         )  # fmt: skip
         return _Job(
             prepared=prepared,
-            times=LayerTimes(forward_s_v=forward, backward_s_v=backward),
+            times=own,
             total_s=total,
             largest_s=largest,
             # A sum in another order may differ in its last digits.
@@ -214,7 +217,7 @@ class Placer:
         for level in range(links.num_levels - 1, -1, -1):
             if not prepared.runs_l[level]:
                 continue
-            wire = Wire(float(links.bytes_per_s_l[level]), float(links.latency_s_l[level]))
+            wire = self._wire_l[level]
             load_er, work_e, busy_e = load_stages(
                 prepared.arrays, self.shape, table, job.times, wire, prepared.must_replay
             )

@@ -18,15 +18,22 @@ from typing import NamedTuple
 import numpy as np
 
 from rephaze.compiled import inner, kernel
-from rephaze.place.degrees import batch_end, devices_of, fewest_microbatches, load_cuts, pick_load
+from rephaze.place.degrees import (
+    batch_end,
+    devices_of,
+    fewest_microbatches,
+    load_cuts,
+    pick_load,
+    pipeline_level_of,
+)
 from rephaze.place.labels import Goal, grow_labels
-from rephaze.place.network import pipeline_level_of
 from rephaze.place.tables import (
     Degrees,
     Depths,
     Ints,
     Links,
     Loads,
+    Plain,
     Remainders,
     ShortInts,
     StageTable,
@@ -46,7 +53,6 @@ class SearchLimits(NamedTuple):
     """Past so many labels of one depth and degree the search settles for a bound."""
 
 
-@kernel
 def least_time_plan(
     table: StageTable,
     loads: Loads,
@@ -63,6 +69,32 @@ def least_time_plan(
         Its time (or the cutoff), a bound below every such plan and the cutoff, its dp (0: none), and the ideals
         between its stages.
     """
+    return _least_time_plan(
+        tuple(table),
+        tuple(loads),
+        tuple(widths),
+        tuple(degrees),
+        tuple(depths),
+        tuple(links),
+        tuple(rates),
+        tuple(limits),
+    )
+
+
+@kernel
+def _least_time_plan(
+    plain_table: Plain,
+    plain_loads: Plain,
+    plain_widths: Plain,
+    plain_degrees: Plain,
+    plain_depths: Plain,
+    plain_links: Plain,
+    plain_rates: Plain,
+    plain_limits: Plain,
+) -> tuple[float, float, int, Ints]:
+    table, loads, widths = StageTable(*plain_table), Loads(*plain_loads), Widths(*plain_widths)
+    degrees, depths, links = Degrees(*plain_degrees), Depths(*plain_depths), Links(*plain_links)
+    rates, limits = UpdateRates(*plain_rates), SearchLimits(*plain_limits)
     # Unpacked once: every field access of a tuple in compiled code counts references.
     start_k, end_e, limit_er, rare_e, is_line = (
         table.start_k, table.end_e, table.limit_er, table.rare_e, table.is_line

@@ -1,4 +1,5 @@
-from rephaze.place.network import links_of, pipeline_level, pipeline_level_of, replica_level
+from rephaze.place.degrees import pipeline_level_of
+from rephaze.place.network import links_of, pipeline_level, replica_level
 from rephaze.types.cluster import Cluster, NetworkLevel, flat_cluster
 
 NODES = Cluster(
