@@ -1,4 +1,4 @@
-"""What both searches share: which data-parallel degrees are worth trying, what they cost, bounds by pipeline depth.
+"""What both searches share: data-parallel degrees worth trying, what they cost, and bounds by pipeline depth.
 
 Axis letters: c = candidate degree (microbatches per pipeline rise, dp falls), s = number of stages.
 """
