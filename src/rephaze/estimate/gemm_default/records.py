@@ -2,9 +2,6 @@
 
 Axis letters: a = candidate for the global-buffer blocks, d = dimension (0 m, 1 n, 2 k), r = rung of the ladder of
 products worked on at once.
-
-These constants and fields are part of compiled code: ``rephaze.compiled`` knows by this mention that a change here
-makes it old.
 """
 
 from __future__ import annotations

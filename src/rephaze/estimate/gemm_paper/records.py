@@ -2,9 +2,6 @@
 
 Axis letters: d = dimension (0 rows n, 1 reduction c, 2 features k), r = point of a Pareto front, s = way to spread
 over the array.
-
-These constants and fields are part of compiled code: ``rephaze.compiled`` knows by this mention that a change here
-makes it old.
 """
 
 from __future__ import annotations
