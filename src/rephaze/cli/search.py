@@ -85,7 +85,7 @@ def search(
 
     Examples:  rephaze search gpt2-xl   |   rephaze search gpt2-xl bert-large --scenario paper --out run1
     """
-    from rephaze.api import explore
+    from rephaze.api.exploring import explore
 
     if resume and out is None:
         raise typer.BadParameter("--resume needs --out with the run's folder")
