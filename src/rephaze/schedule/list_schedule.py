@@ -13,6 +13,12 @@ from rephaze.compiled import kernel
 from rephaze.schedule.relaxation import NEVER, ceil_safely, relax
 from rephaze.schedule.tables import Demand, Floats, Ints, Preds, Task
 
+# What an attempt at a list schedule changes against the one before. Modes: the fastest, the relaxation's choice,
+# those that hold least, and faster ones where they at least halve the time. Order: longest tail first, in the faster
+# modes (with the fastest and the lightest) or in the modes chosen; or as given.
+_FASTEST, _RELAXED, _BY_TAIL, _AS_GIVEN, _LIGHTEST, _HALVED = range(6)
+_ATTEMPTS = (_FASTEST, _RELAXED, _BY_TAIL, _AS_GIVEN, _LIGHTEST, _BY_TAIL, _HALVED, _BY_TAIL)
+
 
 @kernel
 def place_in_order(demand: Demand, preds: Preds, mode_i: Ints, key_i: Floats, start_i: Ints) -> int:
@@ -201,20 +207,18 @@ def first_schedule(task: Task, num_rounds: int, weight_im: Floats, start_i: Ints
     trial_start = np.zeros(size, dtype=np.int64)
     key_i = np.zeros(size)
     bound, makespan = longest, NEVER
-    for attempt in range(8):
-        # Modes: the fastest, the relaxation's choice, the one that holds least, and faster ones where they gain
-        # most. Order: longest tail first in the faster modes, in the modes chosen, or as given.
-        if attempt == 0:
+    for change in _ATTEMPTS:
+        if change == _FASTEST:
             for i in range(size):
                 trial_mode[i] = 0
                 for m in range(1, num_modes):
                     if dur_im[i, m] < dur_im[i, trial_mode[i]]:
                         trial_mode[i] = m
                 key_i[i] = -task.tail_i[i]
-        elif attempt == 1:
+        elif change == _RELAXED:
             relaxed = relax(dur_im, frac_imr, task.alone_im, preds, num_rounds, 1e-7, weight_im, trial_mode)
             bound = max(bound, ceil_safely(relaxed))
-        elif attempt == 2 or attempt == 5 or attempt == 7:
+        elif change == _BY_TAIL:
             for i in range(size):
                 key_i[i] = 0.0
             for i in range(size - 1, -1, -1):
@@ -222,10 +226,10 @@ def first_schedule(task: Task, num_rounds: int, weight_im: Floats, start_i: Ints
                 for e in range(task.pred_start[i], task.pred_start[i + 1]):
                     j = task.pred_index[e]
                     key_i[j] = min(key_i[j], key_i[i])
-        elif attempt == 3:
+        elif change == _AS_GIVEN:
             for i in range(size):
                 key_i[i] = i
-        elif attempt == 4:
+        elif change == _LIGHTEST:
             for i in range(size):
                 trial_mode[i] = 0
                 for m in range(1, num_modes):
@@ -233,7 +237,6 @@ def first_schedule(task: Task, num_rounds: int, weight_im: Floats, start_i: Ints
                         trial_mode[i] = m
                 key_i[i] = -task.tail_i[i]
         else:
-            # From the modes of the attempt before last: what at least halves the time.
             for i in range(size):
                 for m in range(num_modes):
                     if 2 * dur_im[i, m] < dur_im[i, trial_mode[i]]:
@@ -244,6 +247,6 @@ def first_schedule(task: Task, num_rounds: int, weight_im: Floats, start_i: Ints
             for i in range(size):
                 start_i[i] = trial_start[i]
                 mode_i[i] = trial_mode[i]
-        if attempt > 0 and makespan <= bound:
+        if change != _FASTEST and makespan <= bound:
             break
     return bound, makespan

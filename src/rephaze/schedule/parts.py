@@ -89,13 +89,14 @@ class Effort:
     """Interrupts the work, whatever its limit."""
 
 
-def solve_part(task: Task, width: int, effort: Effort) -> PartSolution:
+def solve_part(task: Task, width: int, effort: Effort, time_limit_s: float) -> PartSolution:
     """The best schedule and bound of a part within the limit.
 
     Args:
         task: The part.
         width: Most operators that can run at once.
-        effort: For this part; the quick bounds are always made.
+        effort: By which means, and how much work.
+        time_limit_s: Wall time for this part; the quick bounds are always made.
 
     Raises:
         StoppedError: The stop signal came before a proof and before the limit.
@@ -110,7 +111,7 @@ def solve_part(task: Task, width: int, effort: Effort) -> PartSolution:
     if solver is Solver.ILP:
         from rephaze.schedule.ilp import solve_by_ilp
 
-        left_s = Limit(deadline=began + effort.time_limit_s, stop=stop).time_left_s()
+        left_s = Limit(deadline=began + time_limit_s, stop=stop).time_left_s()
         _merge(task, known, solve_by_ilp(task, known.makespan, left_s, effort.backend))
         if not known.is_proven:
             stop.check()
@@ -123,7 +124,7 @@ def solve_part(task: Task, width: int, effort: Effort) -> PartSolution:
     for seed, (method, share) in enumerate(_turns(task, solver)):
         num_nodes_before = num_nodes
         if work_limit is None:
-            limit = Limit(deadline=began + share * effort.time_limit_s, stop=stop)
+            limit = Limit(deadline=began + share * time_limit_s, stop=stop)
         else:
             # Turns end after the same work whatever the limit: what a lower one proves, a higher proves alike.
             num_nodes = work_limit if share == 1.0 else min(int(share * SEARCH_WORK), work_limit)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 import time
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -139,7 +139,7 @@ def schedule_layer(
         task = make_task(part, part_modes, cores)
         task, was_im = without_gaps(task)
         task, tick = in_ticks(task)
-        found = _solved(part, task, replace(effort, time_limit_s=share_s), memo)
+        found = _solved(part, task, effort, share_s, memo)
         mode_i = was_im[np.arange(len(part.ops)), found.mode_i]
         solutions[k] = PartSolution(
             bound=tick * found.bound, makespan=tick * found.makespan, start_i=tick * found.start_i, mode_i=mode_i
@@ -234,9 +234,11 @@ def solve_problem(
     )
 
 
-def _solved(part: Part, task: Task, effort: Effort, memo: ScheduleMemo | None) -> PartSolution:
+def _solved(
+    part: Part, task: Task, effort: Effort, time_limit_s: float, memo: ScheduleMemo | None
+) -> PartSolution:
     if memo is None:
-        return solve_part(task, part.width, effort)
+        return solve_part(task, part.width, effort, time_limit_s)
     key = tuple(
         a.tobytes()
         for a in (part.ancestors_iw, part.pred_index, task.dur_im, task.need_imr, task.cap_r, task.alone_im)
@@ -244,7 +246,7 @@ def _solved(part: Part, task: Task, effort: Effort, memo: ScheduleMemo | None) -
     limited = (str(effort.work_limit).encode(), *key)
     known = memo.parts.get(key) or memo.parts.get(limited)
     if known is None:
-        known = solve_part(task, part.width, effort)
+        known = solve_part(task, part.width, effort, time_limit_s)
         if known.is_proven:
             memo.parts[key] = known
         elif effort.work_limit is not None:

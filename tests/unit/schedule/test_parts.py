@@ -10,7 +10,7 @@ from rephaze.schedule.tasks import Cores, PartModes, make_task
 from rephaze.types.latency import Engine
 from rephaze.types.schedule import Exclusion
 
-SEARCH_A_MINUTE = Effort(time_limit_s=60.0, solver=Solver.SEARCH)
+SEARCH = Effort(solver=Solver.SEARCH)
 
 
 @pytest.fixture
@@ -28,7 +28,7 @@ def hard_part():
 
 def test_a_search_in_many_turns_ends_where_one_turn_does(hard_part):
     part, task = hard_part
-    whole = solve_part(task, part.width, SEARCH_A_MINUTE)
+    whole = solve_part(task, part.width, SEARCH, time_limit_s=60.0)
     size = len(task.dur_im)
     weight = np.zeros((size, 2))
     known = PartSolution(0, 0, np.zeros(size, dtype=np.int64), np.zeros(size, dtype=np.int64))
@@ -49,9 +49,9 @@ def test_a_search_in_many_turns_ends_where_one_turn_does(hard_part):
 
 def test_a_full_memory_leaves_an_honest_bound(hard_part, monkeypatch):
     part, task = hard_part
-    optimum = solve_part(task, part.width, SEARCH_A_MINUTE).makespan
+    optimum = solve_part(task, part.width, SEARCH, time_limit_s=60.0).makespan
     monkeypatch.setattr(resumable_search, "_MAX_NODE_BYTES", 1)
-    stopped = solve_part(task, part.width, SEARCH_A_MINUTE)
+    stopped = solve_part(task, part.width, SEARCH, time_limit_s=60.0)
     assert stopped.bound <= optimum <= stopped.makespan
     assert replay(task, stopped.start_i, stopped.mode_i) == stopped.makespan
 
