@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 # Pins for repeatable runs; `pip install rephaze` itself needs only the ranges in pyproject.toml.
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
-.PHONY: search test lint unit bench attack attack-mutations clean
+.PHONY: search test lint unit test-pythons hooks bench attack attack-mutations clean
 
 # Ends with the chip, the plan, the certificate and the path of the report; each time a new run.
 search: $(VENV)/.core
@@ -22,6 +22,26 @@ lint: $(VENV)/.test
 
 unit: $(VENV)/.test
 	$(BIN)/pytest -n 2 -q
+
+# Unit tests on every Python rephaze is for, each in an environment of its own; those not at hand are named and left out.
+PYTHONS ?= python3.11 python3.12 python3.13
+test-pythons:
+	@failed=; tested=; for python in $(PYTHONS); do \
+	  if ! $$python -c '' 2>/dev/null; then \
+	    echo "$$python: not at hand, skipped (say where with: make test-pythons PYTHONS='/path/to/$$python')"; continue; fi; \
+	  folder=build/pythons/$$($$python -c 'import sys; print("%d.%d" % sys.version_info[:2])'); \
+	  echo "$$python: unit tests in $$folder"; tested=yes; \
+	  { test -x $$folder/bin/python || $$python -m venv $$folder; } && \
+	  $$folder/bin/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt \
+	    --editable '.[test,extract,dask,parquet]' && \
+	  $$folder/bin/pytest tests/unit -q -n 2 || failed="$$failed $$python"; \
+	done; test -n "$$tested" || { echo "no Python to test on"; exit 1; }; \
+	test -z "$$failed" || { echo "failed on:$$failed"; exit 1; }
+
+# Checks before every commit (.pre-commit-config.yaml), if pre-commit is there: in .venv or on the path.
+hooks: $(VENV)/.test
+	@tool=$$(command -v $(BIN)/pre-commit || command -v pre-commit) || \
+	  { echo "pre-commit is not installed; get it with: $(BIN)/pip install pre-commit"; exit 1; }; $$tool install
 
 bench: $(VENV)/.test
 	$(BIN)/pytest benchmarks -q --benchmark-columns=min,median,max,rounds

@@ -3,21 +3,17 @@
 Run: python examples/binding_resources.py
 """
 
-from collections import defaultdict
 from dataclasses import replace
 
-from rephaze.hardware.chip_file import load_chip
-from rephaze.hardware.scenarios import load_scenario
-from rephaze.measure.operators import estimate_operators
-from rephaze.units import MIB
-from rephaze.workload import fuse_graph, load_model
+import rephaze
+from rephaze.units import MIB, S_PER_MS
 
 RESOURCES = ("array", "buffer", "lanes", "hbm")
 
 
 def variants():
     """TPUv4, and TPUv4 with one thing changed; array variants keep the number of multipliers."""
-    tpu = load_chip("tpuv4")
+    tpu = rephaze.load_chip("tpuv4")
     small = 8 * MIB
     yield "tpuv4", tpu
     yield (
@@ -52,19 +48,14 @@ def variants():
 
 def main():
     """Print the table: share of the step's time bound by each resource, and the time itself."""
-    cluster = load_scenario("default").cluster
     for name, attention in (("gpt2-xl", "fused"), ("gpt2-xl", "eager"), ("llama2-7b", "fused")):
-        graph = fuse_graph(load_model(name, attention))
+        model = rephaze.load_model(name, attention=attention)
         print(f"\n| {name}, {attention} attention | " + " | ".join(RESOURCES) + " | ms a microbatch of 4 |")
         print("|---|" + "---|" * (len(RESOURCES) + 1))
         for label, chip in variants():
-            found = estimate_operators(graph, chip, 4, cluster)
-            bound = defaultdict(float)
-            for one in found:
-                bound[one.bound_by] += one.time_share
-            total_ms = 1e3 * sum(one.time_s * one.num_times for one in found)
-            cells = " | ".join(f"{bound[resource]:.0%}" for resource in RESOURCES)
-            print(f"| {label} | {cells} | {total_ms:,.0f} |")
+            found = rephaze.estimate_model(model, chip, microbatch=4)
+            cells = " | ".join(f"{found.bound_shares.get(resource, 0.0):.0%}" for resource in RESOURCES)
+            print(f"| {label} | {cells} | {found.total_s / S_PER_MS:,.0f} |")
 
 
 if __name__ == "__main__":

@@ -4,6 +4,38 @@ An independent implementation of, and successor to, the system of "Integrated Ha
 Device Placement Search" (ICML 2024).
 """
 
-from rephaze.api import explore, list_models
+from rephaze.api import (
+    Run,
+    compare,
+    estimate_model,
+    evaluate_plan,
+    explore,
+    extract,
+    list_chips,
+    list_models,
+    load_chip,
+    load_model,
+    load_scenario,
+    open_run,
+    place_model,
+    schedule_model,
+    sensitivity,
+)
 
-__all__ = ["explore", "list_models"]
+__all__ = [
+    "Run",
+    "compare",
+    "estimate_model",
+    "evaluate_plan",
+    "explore",
+    "extract",
+    "list_chips",
+    "list_models",
+    "load_chip",
+    "load_model",
+    "load_scenario",
+    "open_run",
+    "place_model",
+    "schedule_model",
+    "sensitivity",
+]

@@ -58,12 +58,13 @@ def _decorator(signature: tuple[Any, ...], **options: bool | str) -> Callable[[F
 
 
 def _digest_of_room(source: Path) -> str:
-    """Of this file and all files with compiled functions in the room a file belongs to, sub-rooms included."""
+    """Of this file and of all a compiled function may take a constant from: its room, and the records."""
     package = Path(__file__).parent
     return _digest_of(package / source.relative_to(package).parts[0])
 
 
 @cache
-def _digest_of(folder: Path) -> str:
-    texts = [Path(__file__).read_bytes(), *(source.read_bytes() for source in sorted(folder.rglob("*.py")))]
-    return sha256(b"".join(text for text in texts if b"rephaze.compiled" in text)).hexdigest()[:12]
+def _digest_of(room: Path) -> str:
+    folders = (room, room.parent / "types")
+    sources = [Path(__file__), *(source for folder in folders for source in folder.rglob("*.py"))]
+    return sha256(b"".join(source.read_bytes() for source in sorted(sources))).hexdigest()[:12]

@@ -7,6 +7,7 @@ import sqlite3
 import subprocess
 import sys
 import time
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,7 @@ from distributed import Client
 from rephaze.errors import MissingExtraError, RunError, SpecError
 from rephaze.search.workers.dask import DaskWorkers
 from rephaze.store.run_store import RunStore
+from tests.kits.workers_kit import WorkersKit
 
 HERE = Path(__file__).parent
 DATA = HERE.parent / "data"
@@ -112,6 +114,13 @@ def local(place):
 def cluster(tmp_path_factory):
     with dask_cluster(tmp_path_factory.mktemp("dask"), num_workers=2) as cluster:
         yield cluster
+
+
+class TestDaskWorkers(WorkersKit):
+    @classmethod
+    @contextmanager
+    def start(cls, request, settings, stop):
+        yield DaskWorkers(settings, request.getfixturevalue("cluster").address, stop=stop)
 
 
 def test_the_answer_is_that_of_one_local_worker(place, local, cluster):

@@ -175,9 +175,9 @@ def test_bounds_of_many_chips_are_never_above_the_optimum(cost_model, seed):
 def test_bounds_charge_each_option_the_level_its_narrowest_pipeline_reaches(seed, kind):
     problem = cases.random_problem(seed, PlacementModel.ONE_F_ONE_B, kind)
     placer = Placer(problem)
-    for prepared, options, _, transfer_s_o in ChipBounds(placer, [0] * len(problem.graphs[0].layers))._options:
-        assert len(transfer_s_o) == len(options.depth_o)
-        for depth, transfer_s in zip(options.depth_o.tolist(), transfer_s_o.tolist(), strict=True):
+    for prepared, _, options in ChipBounds(placer, [0] * len(problem.graphs[0].layers))._options:
+        assert len(options.transfer_s_o) == len(options.depth_o)
+        for depth, transfer_s in zip(options.depth_o.tolist(), options.transfer_s_o.tolist(), strict=True):
             fewest = prepared.fewest_devices(depth)
             sizes = [level.num_devices for level in problem.cluster.levels]
             level = next((at for at, size in enumerate(sizes) if size >= fewest), len(sizes) - 1)

@@ -9,7 +9,6 @@ import typer
 from rich.table import Table
 
 from rephaze.cli.output import JsonOption, print_json, stdout
-from rephaze.types.checks import check_choice
 from rephaze.units import MIB, UM2_PER_MM2
 
 
@@ -30,18 +29,13 @@ def area(
 
     Example:  rephaze area designs.csv --model paper --json
     """
-    from rephaze.hardware.area import chip_area
-    from rephaze.hardware.design_csv import read_designs
-    from rephaze.types.space import AreaModel
+    from rephaze.api.spaces import design_areas
 
-    check_choice("model", model, list(AreaModel))
-    chips = read_designs(file, AreaModel(model))
-    found = chip_area(chips, AreaModel(model))
-    parts = ("arrays", "lanes", "scratchpads", "global_buffer", "io", "total")
-    columns = {part: getattr(found, f"{part}_um2_c") for part in parts}
+    found = design_areas(file, model)
+    chips, columns = found.chips, found.parts_um2_c
     if json_output:
         for row in range(len(chips)):
-            items = {f"{part}_um2": float(columns[part][row]) for part in parts if part != "total"}
+            items = {f"{part}_um2": float(columns[part][row]) for part in columns if part != "total"}
             print_json({"area_um2": float(columns["total"][row]), **items, "model": model})
         return
     table = Table(title=f"Area, {model} model (mm²)")
@@ -49,7 +43,7 @@ def area(
         "tensor cores",
         "vector cores",
         "buffer MiB",
-        *(part.replace("_", " ") for part in parts),
+        *(part.replace("_", " ") for part in columns),
     ):
         table.add_column(heading, justify="right")
     for row in range(len(chips)):
@@ -57,6 +51,6 @@ def area(
             f"{chips.num_tensor_cores[row]} x {chips.tensor_width[row]} x {chips.tensor_depth[row]}",
             f"{chips.num_vector_cores[row]} x {chips.vector_lanes[row]}",
             f"{chips.global_buffer_bytes[row] / MIB:g}",
-            *(f"{columns[part][row] / UM2_PER_MM2:,.2f}" for part in parts),
+            *(f"{columns[part][row] / UM2_PER_MM2:,.2f}" for part in columns),
         )
     stdout.print(table)

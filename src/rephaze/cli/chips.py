@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -12,7 +13,7 @@ from rephaze.cli.output import JsonOption, print_json, stdout
 from rephaze.units import FLOPS_PER_TFLOPS, GB, GHZ, GIB, MIB, UM2_PER_MM2
 
 if TYPE_CHECKING:
-    from rephaze.hardware.presets import Preset
+    from rephaze.api.chips import KnownChip
     from rephaze.types.chip import Chip
 
 BLANK = "[dim]—[/]"
@@ -34,22 +35,22 @@ def chips(
 
     Examples:  rephaze chips   |   rephaze chips tpuv4   |   rephaze chips my-chip.toml --json
     """
-    from rephaze.hardware.presets import find_preset, load_presets
+    from rephaze.api import load_chip
+    from rephaze.api.chips import known_chips
 
+    known = {one.name: one for one in known_chips()}
     if name is None:
-        _list(list(load_presets().values()), json_output)
-    elif name.lower() in load_presets():
-        _show_preset(find_preset(name), json_output)
+        _list(list(known.values()), json_output)
+    elif name.lower() in known:
+        _show_known(known[name.lower()], json_output)
     else:
-        from rephaze.hardware.chip_file import load_chip
-
         _show_chip(load_chip(name), json_output)
 
 
-def _list(presets: list[Preset], json_output: bool) -> None:
+def _list(known: list[KnownChip], json_output: bool) -> None:
     if json_output:
-        for preset in presets:
-            print_json(_preset_record(preset))
+        for one in known:
+            print_json(_known_record(one))
         return
     caption = "rephaze chips NAME shows every source"
     table = _table("Known chips", caption)
@@ -66,8 +67,8 @@ def _list(presets: list[Preset], json_output: bool) -> None:
     )
     for heading in headings:
         table.add_column(heading, justify="right", no_wrap=True)
-    for preset in presets:
-        table.add_row(preset.name, *_list_cells(preset))
+    for one in known:
+        table.add_row(one.name, *_list_cells(one))
     stdout.print(table)
 
 
@@ -75,9 +76,9 @@ def _table(title: str, caption: str) -> Table:
     return Table(title=title, caption=caption, box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
 
 
-def _list_cells(preset: Preset) -> list[str]:
+def _list_cells(known: KnownChip) -> list[str]:
     def value(field: str) -> Any:
-        figure = preset.values.get(field)
+        figure = known.values.get(field)
         return None if figure is None else figure.value
 
     def scaled(field: str, unit: float) -> str:
@@ -98,35 +99,33 @@ def _list_cells(preset: Preset) -> list[str]:
     ]
 
 
-def _show_preset(preset: Preset, json_output: bool) -> None:
+def _show_known(known: KnownChip, json_output: bool) -> None:
     if json_output:
-        print_json(_preset_record(preset))
+        print_json(_known_record(known))
         return
     from rich.markup import escape
 
     grades = "grades: A vendor, B secondary, C recalled, D derived, P placeholder"
-    table = _table(preset.title, grades)
+    table = _table(known.title, grades)
     table.add_column("field", no_wrap=True)
     table.add_column("value", justify="right", no_wrap=True)
     table.add_column("source", overflow="fold")
-    for field, figure in preset.values.items():
+    for field, figure in known.values.items():
         shown = figure.value if isinstance(figure.value, str) else f"{figure.value:,.6g}"
         note = f" [dim]{escape(figure.note)}[/]" if figure.note else ""
         table.add_row(field, shown, f"[bold]{figure.grade}[/] {escape(figure.source)}{note}")
-    for field in preset.blanks:
+    for field in known.blanks:
         table.add_row(field, BLANK, "[yellow]not found: using it is an error[/]")
     stdout.print(table)
-    if not preset.blanks:
-        from rephaze.hardware.presets import preset_chip
-
-        _print_derived(preset_chip(preset.name))
+    if known.chip is not None:
+        _print_derived(known.chip)
 
 
 def _show_chip(chip: Chip, json_output: bool) -> None:
-    from dataclasses import asdict
-
     if json_output:
-        print_json(asdict(chip) | _derived_record(chip))
+        from rephaze.api.chips import chip_facts
+
+        print_json(asdict(chip) | asdict(chip_facts(chip)))
         return
     table = Table("field", "value", title=chip.name)
     for field, value in asdict(chip).items():
@@ -137,37 +136,11 @@ def _show_chip(chip: Chip, json_output: bool) -> None:
 
 
 def _print_derived(chip: Chip) -> None:
-    found = _derived_record(chip)
-    stdout.print(
-        f"area {found['area_um2']['corrected'] / UM2_PER_MM2:,.1f} mm² (corrected model), "
-        f"{found['area_um2']['paper'] / UM2_PER_MM2:,.1f} mm² (paper's); "
-        f"peak {chip.peak_flops_per_s / FLOPS_PER_TFLOPS:,.1f} TFLOP/s; "
-        f"full-use power {found['full_power_w']:,.0f} W; "
-        f"cost {found['cost_usd']:,.0f} USD (die and memory)",
-        highlight=False,
-    )
+    from rephaze.api.views import facts_sentence
+
+    stdout.print(facts_sentence(chip), highlight=False)
 
 
-def _derived_record(chip: Chip) -> dict[str, Any]:
-    from rephaze.hardware.area import chip_area
-    from rephaze.hardware.cost import chip_cost
-    from rephaze.hardware.energy import full_power
-    from rephaze.types.chip import chip_table
-    from rephaze.types.space import AreaModel
-
-    table = chip_table([chip])
-    area = {str(model): float(chip_area(table, model).total_um2_c[0]) for model in AreaModel}
-    corrected = chip_area(table, AreaModel.CORRECTED).total_um2_c
-    return {
-        "area_um2": area,
-        "peak_flops_per_s": chip.peak_flops_per_s,
-        "full_power_w": float(full_power(table, AreaModel.CORRECTED).total_w_c[0]),
-        "cost_usd": float(chip_cost(corrected, table.hbm_bytes).total_usd_c[0]),
-    }
-
-
-def _preset_record(preset: Preset) -> dict[str, Any]:
-    from dataclasses import asdict
-
-    figures = {field: asdict(figure) for field, figure in preset.values.items()}
-    return {"name": preset.name, "title": preset.title, "figures": figures, "blanks": list(preset.blanks)}
+def _known_record(known: KnownChip) -> dict[str, Any]:
+    figures = {field: asdict(figure) for field, figure in known.values.items()}
+    return {"name": known.name, "title": known.title, "figures": figures, "blanks": list(known.blanks)}

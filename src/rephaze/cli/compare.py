@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
+from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -12,17 +13,13 @@ import typer
 from rich.markup import escape
 from rich.table import Table
 
+from rephaze.api.exploring import DEFAULT_BUDGET
 from rephaze.cli.output import ExitCode, JsonOption, print_json, stderr, stdout
-from rephaze.cli.tables import print_table
-from rephaze.errors import SpecError
+from rephaze.cli.tables import bare_table, filled, print_table
 
 if TYPE_CHECKING:
-    from rephaze.search.cosearch import SearchProgress
-    from rephaze.study.comparison import OnStep, RecordedRun
-    from rephaze.types.comparison import Baseline, Comparison, GainSplit, Sharing
-    from rephaze.types.search import SearchSettings
-
-DEFAULT_BUDGET = 64
+    from rephaze.api.exploring import OnStep, SearchProgress
+    from rephaze.types.comparison import Baseline, Comparison, GainSplit
 
 
 def register(app: typer.Typer) -> None:
@@ -63,24 +60,22 @@ def compare(
 
     Examples:  rephaze compare gpt2-xl --scenario paper   |   rephaze compare --run run1 --html compare.html
     """
-    from rephaze.study.comparison import compare_baselines
+    from rephaze.api import compare as compare_models
 
-    runs = _recorded(run or [])
-    settings = _settings(tuple(models or ()), scenario, seed, runs)
     with step_progress(quiet=json_output) as on_step:
-        found = compare_baselines(
-            settings,
+        found = compare_models(
+            *(models or ()),
+            scenario=scenario,
+            runs=run or (),
             budget=budget,
-            runs=runs,
             own_best=own_best,
+            seed=seed,
             num_workers=workers,
-            time_limit_s=float("inf") if time_limit is None else time_limit,
+            time_limit_s=inf if time_limit is None else time_limit,
             on_step=on_step,
         )
     if html is not None:
-        from rephaze.report.compare_plot import write_comparison_html
-
-        write_comparison_html(html, found)
+        found.write_html(html)
     if json_output:
         print_json(_record(found))
     else:
@@ -89,31 +84,6 @@ def compare(
             stdout.print(f"page written to {html}", highlight=False, markup=False, soft_wrap=True)
     if not any(one.objective > 0 for one in found.baselines):
         raise typer.Exit(ExitCode.UNKNOWN if found.status == "unknown" else ExitCode.INFEASIBLE)
-
-
-def _recorded(folders: list[Path]) -> list[RecordedRun]:
-    from rephaze.study.comparison import read_run
-
-    return [read_run(folder) for folder in folders]
-
-
-def _settings(
-    models: tuple[str, ...], scenario: str | None, seed: int | None, runs: list[RecordedRun]
-) -> SearchSettings:
-    from dataclasses import replace
-
-    from rephaze.search.settings import resolve_settings
-    from rephaze.study.comparison import common_run
-
-    if not runs:
-        changes = {} if seed is None else {"search": {"seed": seed}}
-        return resolve_settings(models, scenario=scenario, changes=changes)
-    if scenario is not None:
-        raise SpecError("scenario", scenario, "comes from the run", "leave --scenario or --run away")
-    settings = common_run(runs).settings
-    if models and models != settings.models:
-        raise SpecError("models", list(models), f"the run is of {', '.join(settings.models)}", "leave them away")
-    return settings if seed is None else replace(settings, seed=seed)
 
 
 @contextmanager
@@ -191,84 +161,24 @@ def _gains_record(gains: GainSplit) -> dict[str, Any]:
 
 
 def _print(found: Comparison) -> None:
-    models = found.settings.models
-    unit = "samples/s" if found.settings.objective == "throughput" else str(found.settings.objective)
-    title = unit if len(models) == 1 else f"{found.settings.aggregate} {unit}"
+    from rephaze.api.comparison_views import LEGEND, baseline_notes, baseline_table, sharing_table
+
+    named = escape(", ".join(found.settings.models))
+    stdout.print(f"[bold]{named}[/], scenario {found.settings.scenario.name}", highlight=False)
     table = Table(box=None, pad_edge=False, collapse_padding=True, header_style="bold")
-    table.add_column("baseline", no_wrap=True)
-    for name in (title, "gap", "vs expert", "vs searched", "chips", "s"):
-        table.add_column(name, justify="right")
-    expert, searched = found.baselines[0].objective, found.baselines[1].objective
-    for one in found.baselines:
-        table.add_row(
-            escape(one.name),
-            _value(one.objective) if one.objective > 0 else "none",
-            _gap(one),
-            *(
-                f"{one.objective / base:.3f}x" if base > 0 and one.objective > 0 else "-"
-                for base in (expert, searched)
-            ),
-            f"{one.num_evaluations:,}",
-            f"{one.search_s:.1f}",
-        )
-    stdout.print(f"[bold]{escape(', '.join(models))}[/], scenario {found.settings.scenario.name}", highlight=False)
-    print_table(table)
-    stdout.print(
-        "  gap: how much more schedules that are not proven might give; vs: over tpuv4 with the expert and the "
-        "searched plan; chips: looked at",
-        highlight=False,
-    )
-    for one in found.baselines:
-        if one.note:
-            stdout.print(f"  {one.name}: {one.note}", highlight=False, markup=False)
+    print_table(filled(table, baseline_table(found), no_wrap=frozenset({"baseline"})))
+    stdout.print(f"  {LEGEND}", highlight=False)
+    for note in baseline_notes(found):
+        stdout.print(f"  {note}", highlight=False, markup=False)
     if found.gains is not None:
         _print_gains(found.gains)
     if found.sharing:
-        _print_sharing(found.sharing)
-
-
-def _gap(one: Baseline) -> str:
-    if one.answer is None:
-        return "-"
-    if one.is_proven:
-        return "proven" if one.objective > 0 else "-"
-    return f"{one.answer.gap:.2%}" if one.objective > 0 else "not proven"
-
-
-def _value(objective: float) -> str:
-    """Samples a second with one digit; per area, watt or dollar with the digits it has."""
-    return f"{objective:,.1f}" if objective >= 10 else f"{objective:.4g}"
+        print_table(filled(bare_table(), sharing_table(found.sharing)))
 
 
 def _print_gains(gains: GainSplit) -> None:
-    factors = " x ".join(
-        f"{step.cause} {step.gain_factor:.3f}"
-        f"{'*' if step.exceeds_area_limit else ''}{'' if step.is_proven else '~'}"
-        for step in gains.steps
-    )
-    total = f"{gains.total_gain_factor:.3f}{'' if gains.is_proven else '~'}"
-    stdout.print(f"[bold]gain over {gains.start}[/]  {total} = {factors}", highlight=False)
-    if any(step.exceeds_area_limit for step in gains.steps):
-        stdout.print("  * a chip on the way that is over the area limit: counted, not offered", highlight=False)
-    if not (gains.is_proven and all(step.is_proven for step in gains.steps)):
-        stdout.print(
-            "  ~ rests on an objective that is not proven: its gap is in the table or --json", highlight=False
-        )
-    if gains.note:
-        stdout.print(f"  {gains.note}", highlight=False, markup=False)
+    from rephaze.api.comparison_views import gain_notes, gain_product
 
-
-def _print_sharing(sharing: tuple[Sharing, ...]) -> None:
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for name in ("model", "common chip samples/s", "own best samples/s", "lost by sharing", "own chip"):
-        table.add_column(name, justify="left" if name in ("model", "own chip") else "right")
-    for one in sharing:
-        chip = one.own_chip
-        table.add_row(
-            escape(one.model),
-            f"{one.common_samples_per_s:,.1f}",
-            f"{one.own_samples_per_s:,.1f}",
-            f"{one.lost_fraction:.1%}" + ("" if one.is_proven else " (not proven)"),
-            f"{chip.num_tensor_cores} x {chip.tensor_width}x{chip.tensor_depth}, {chip.num_lanes} lanes",
-        )
-    print_table(table)
+    stdout.print(f"[bold]gain over {gains.start}[/]  {gain_product(gains)}", highlight=False)
+    for note in gain_notes(gains):
+        stdout.print(f"  {note}", highlight=False, markup=False)

@@ -2,26 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from contextlib import nullcontext
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from rephaze.cli.output import JsonOption, exit_code_of, print_json, stderr, stdout
-from rephaze.cli.problems import answer_all
-from rephaze.cli.tables import new_table, print_table
+from rephaze.cli.output import JsonOption, exit_code_of, print_json, show_error, stdout, step_status
+from rephaze.cli.tables import filled, new_table, print_table
 from rephaze.errors import SpecError
 
 if TYPE_CHECKING:
-    from rich.table import Table
-
-    from rephaze.types.operator_estimate import OperatorEstimate
-
-JOULES_TO_UJ = 1e6
-S_TO_US = 1e6
+    from rephaze.api.operators import Estimate
 
 
 def register(app: typer.Typer) -> None:
@@ -60,111 +52,64 @@ def estimate(
     """
     if chip is None:
         _answer_problems([Path(source) for source in sources], json)
+        return
     if len(sources) != 1:
         raise SpecError("MODEL", sources, "one model at a time with --chip")
-    _estimate_model(sources[0], chip or "", microbatch, tp, attention, cost_model, scenario, html, json)
+    from rephaze.api import estimate_model
+
+    with step_status("mapping operators", quiet=json):
+        found = estimate_model(
+            sources[0],
+            chip,
+            microbatch=microbatch,
+            tp=tp,
+            attention=attention,
+            cost_model=cost_model,
+            scenario=scenario,
+        )
+    if html is not None:
+        found.write_roofline(html)
+    if not json:
+        _show_estimate(found)
+        return
+    for one in found.operators:
+        print_json(asdict(one))
 
 
 def _answer_problems(paths: list[Path], json: bool) -> None:
+    from rephaze.api.operators import map_gemms
+    from rephaze.api.problem_files import BadProblem
+
     for path in paths:
         if path.suffix not in (".json", ".jsonl"):
             raise SpecError(
                 "PROBLEM", str(path), "must be a .json or .jsonl file", "for a model, name the chip: --chip tpuv4"
             )
-    from rephaze.estimate.problem_file import answer_gemm_problem
-
     statuses = []
-    for label, answer in answer_all(paths, answer_gemm_problem):
-        statuses.append(answer["status"])
+    for label, answer in map_gemms(paths):
+        statuses.append(answer.status)
         if json:
-            print_json(answer)
+            print_json(answer.record())
+        elif isinstance(answer, BadProblem):
+            show_error(label, answer.message)
         else:
-            _show_answer(label, answer)
+            _show_answer(label, answer.record())
     raise typer.Exit(exit_code_of(statuses))
 
 
-def _estimate_model(
-    name: str,
-    chip_name: str,
-    microbatch: int,
-    tp: int,
-    attention: str,
-    cost_model: str,
-    scenario: str,
-    html: Path | None,
-    json: bool,
-) -> None:
-    from rephaze.hardware.chip_file import load_chip
-    from rephaze.hardware.scenarios import load_scenario
-    from rephaze.measure.operators import estimate_operators
-    from rephaze.types.checks import check_count
-    from rephaze.workload import fuse_graph, load_model, shard_graph
+def _show_estimate(found: Estimate) -> None:
+    from rephaze.api.views import estimate_sentences, operator_table
 
-    check_count("microbatch", microbatch, at_most=2**20)
-    check_count("tp", tp, at_most=2**20)
-    chip = load_chip(chip_name)
-    graph = fuse_graph(shard_graph(load_model(name, attention), tp))
-    with nullcontext() if json else stderr.status("mapping operators", spinner="dots"):
-        found = estimate_operators(graph, chip, microbatch, load_scenario(scenario).cluster, cost_model)
-    if html is not None:
-        from rephaze.report.roofline import write_roofline
-
-        write_roofline(html, f"{graph.name} on {chip.name}, microbatch {microbatch}", chip, found)
-    if json:
-        for one in found:
-            print_json(asdict(one))
-        return
-    total_s = sum(one.time_s * one.num_times for one in found)
-    total_j = sum(one.energy_j * one.num_times for one in found)
-    flops = sum(one.num_flops * one.num_times for one in found)
-    model_flops = sum(one.num_model_flops * one.num_times for one in found)
-    print_table(operator_table(found))
-    stdout.print(
-        f"[bold]{graph.name}[/] on {chip.name}, microbatch {microbatch}, tp {tp}: one operator after the other "
-        f"{total_s * 1e3:,.2f} ms, {flops / total_s / 1e12:,.1f} TFLOP/s "
-        f"({flops / total_s / chip.peak_flops_per_s:.1%} of peak), {total_j / microbatch:,.3g} J a sample",
-        highlight=False,
-    )
-    if model_flops > flops:
-        stdout.print(
-            f"model FLOPs, which count all of a causal square: {model_flops / 1e12:,.1f} T instead of "
-            f"the {flops / 1e12:,.1f} T done",
-            highlight=False,
-        )
-
-
-def operator_table(found: Sequence[OperatorEstimate]) -> Table:
-    """The operators of each layer type, in order."""
-    table = new_table("Operators, each on all cores of its engine")
-    for heading in ("layer", "pass", "operator", "engine"):
-        table.add_column(heading)
-    for heading in ("times", "us", "share", "array", "uJ"):
-        table.add_column(heading, justify="right")
-    table.add_column("bound by")
-    last = ("", "")
-    for one in found:
-        here = (one.layer, one.direction)
-        table.add_row(
-            one.layer if one.layer != last[0] else "",
-            one.direction if here != last else "",
-            one.name,
-            one.engine.value,
-            str(one.num_times),
-            f"{one.time_s * S_TO_US:,.1f}",
-            f"{one.time_share:.1%}",
-            f"{one.tensor_utilization:.0%}" if one.num_flops else "",
-            f"{one.energy_j * JOULES_TO_UJ:,.0f}",
-            one.bound_by,
-        )
-        last = here
-    return table
+    content = operator_table(found)
+    print_table(filled(new_table(content.title), content))
+    first, *more = estimate_sentences(found)
+    stdout.print(f"[bold]{found.model}[/]{first.removeprefix(found.model)}", highlight=False)
+    for sentence in more:
+        stdout.print(sentence, highlight=False)
 
 
 def _show_answer(label: str, answer: dict[str, Any]) -> None:
-    if answer["status"] == "error":
-        stderr.print(f"[bold red]error:[/] {label}: ", end="")
-        stderr.print(answer["message"], markup=False, highlight=False, soft_wrap=True)
-    elif answer["status"] == "infeasible":
+    if answer["status"] == "infeasible":
         stdout.print(f"[bold]{label}[/]: infeasible: {answer['reason']}", highlight=False)
     else:
         stdout.print(

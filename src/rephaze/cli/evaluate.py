@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
-from rephaze.cli.output import JsonOption, exit_code_of, print_json, stderr, stdout
-from rephaze.cli.problems import answer_all
+from rephaze.cli.output import JsonOption, exit_code_of, print_json, show_error, stdout
 
 
 def register(app: typer.Typer) -> None:
@@ -37,49 +35,18 @@ def evaluate(
 
     Example: [bold]rephaze evaluate expert.json[/]
     """
+    from rephaze.api.plans import evaluate_plans
+    from rephaze.api.problem_files import BadProblem
+
     statuses = []
-    for label, answer in answer_all(plans, lambda data: _answer(data, timeline)):
-        statuses.append(answer["status"])
-        shown = answer.pop("_shown", None)
+    for label, answer in evaluate_plans(plans, timeline=timeline):
+        statuses.append(answer.status)
         if json:
-            print_json(answer)
-        elif shown is None:
-            stderr.print(f"[bold red]error:[/] {label}: ", end="")
-            stderr.print(answer["message"], markup=False, highlight=False, soft_wrap=True)
+            print_json(answer.record())
+        elif isinstance(answer, BadProblem):
+            show_error(label, answer.message)
         else:
-            from rich.text import Text
+            from rephaze.cli.plan_view import show_evaluated
 
-            from rephaze.cli.plan_view import show_plan, show_timeline
-
-            stdout.rule(Text(label))
-            problem, priced = shown
-            show_plan(stdout, problem, priced, "", answer["replay_s"])
-            if "timeline" in answer:
-                show_timeline(stdout, answer["timeline"])
-            for remedy in answer.get("remedies", []):
-                stdout.print(f"- {remedy}", markup=False, highlight=False)
+            show_evaluated(stdout, label, answer)
     raise typer.Exit(exit_code_of(statuses))
-
-
-def _answer(data: dict[str, Any], with_timeline: bool) -> dict[str, Any]:
-    from rephaze.place.price import price_plan
-    from rephaze.place.problem_file import parse_plan
-    from rephaze.place.records import priced_record
-    from rephaze.place.remedies import suggest_remedies
-    from rephaze.place.simulate import replay_plan, replayed_batch_s
-
-    problem, plan = parse_plan(data)
-    priced = price_plan(problem, plan)
-    answer = {
-        "status": "feasible" if priced.fits else "infeasible",
-        "batch_s": priced.batch_s,
-        **priced_record(problem, priced),
-        "replay_s": replayed_batch_s(problem, plan),
-    }
-    if not priced.fits:
-        answer["remedies"] = suggest_remedies(problem, priced)
-        answer["reason"] = answer["remedies"][0]
-    if with_timeline and answer["replay_s"] is not None:
-        answer["timeline"] = [asdict(event) for event in replay_plan(problem, plan).events]
-    answer["_shown"] = (problem, priced)
-    return answer

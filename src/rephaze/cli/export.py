@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from contextlib import nullcontext
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from rephaze.cli.output import JsonOption, print_json, stderr, stdout
-from rephaze.errors import SpecError
-from rephaze.store.export import FileFormat
-from rephaze.store.tables import TableName
+from rephaze.api.choices import FileFormat, TableName
+from rephaze.cli.output import JsonOption, print_json, stdout, step_status
 
 
 def register(app: typer.Typer) -> None:
@@ -35,22 +32,14 @@ def export(
 
     Examples:  rephaze export RUN --out designs.csv   |   rephaze export RUN --table plans --out plans.parquet
     """
-    from rephaze.store.export import export_table
-    from rephaze.store.run_store import RunStore
+    from rephaze.api import open_run
+    from rephaze.api.runs import export_format
 
-    chosen = file_format or _format_of(out)
-    progress = nullcontext() if json_output else stderr.status(f"writing {table}")
-    with RunStore.read(run) as store, progress:
-        num_rows = export_table(store, table, out, chosen)
+    chosen = export_format(out, file_format)
+    with step_status(f"writing {table}", quiet=json_output):
+        num_rows = open_run(run).export(out, table=table, file_format=chosen)
     if json_output:
         record = {"run": str(run), "table": table, "format": chosen, "out": str(out), "num_rows": num_rows}
         print_json(record)
     else:
         stdout.print(f"{num_rows:,} rows of {table} in {out}", highlight=False, markup=False, soft_wrap=True)
-
-
-def _format_of(out: Path) -> FileFormat:
-    ending = out.suffix.removeprefix(".").lower()
-    if ending not in list(FileFormat):
-        raise SpecError("out", str(out), "ends in neither .csv nor .parquet", "add --format csv or parquet")
-    return FileFormat(ending)

@@ -9,12 +9,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from rephaze.cli.amounts import amount, byte_amount
+from rephaze.api.amounts import amount, byte_amount
 from rephaze.cli.output import JsonOption, print_json, stderr, stdout
 
 if TYPE_CHECKING:
-    from rephaze.types.graph import ModelGraph
-    from rephaze.workload.summary import ModelSummary
+    from rephaze.api.models import ModelSummary
 
 
 def register(app: typer.Typer) -> None:
@@ -49,67 +48,18 @@ def extract(
 
     Example: rephaze extract config.json --seq-len 1024 --out graph.json
     """
-    from rephaze.workload.graph_file import write_graph
-    from rephaze.workload.summary import summarize
+    from rephaze.api import extract as extract_model
 
     quiet = as_json or not stderr.is_terminal
     with nullcontext() if quiet else stderr.status(f"Recording {source} ..."):
-        graph = _extracted(source, seq_len, dtype, attention, training)
-    if out is not None:
-        _check_out(out)
-        write_graph(graph, out)
-    summary = summarize(graph)
+        model = extract_model(
+            source, seq_len=seq_len, dtype=dtype, attention=attention, training=training, out=out
+        )
+    summary = model.summary
     if as_json:
         print_json(asdict(summary) | {"out": str(out) if out is not None else None})
     else:
         _show(summary, out)
-
-
-def _extracted(source: str, seq_len: int | None, dtype: str, attention: str, training: bool) -> ModelGraph:
-    from rephaze.errors import SpecError
-    from rephaze.types.checks import did_you_mean
-    from rephaze.types.files import read_mapping
-    from rephaze.workload.extract.extraction import extract_config, extract_function
-    from rephaze.workload.zoo import ZOO_NAMES, zoo_config
-
-    if source in ZOO_NAMES:
-        facts = zoo_config(source)
-        return extract_config(
-            facts["config"],
-            name=source,
-            seq_len=seq_len or facts["seq_len"],
-            dtype=dtype,
-            attention=attention,
-            training=training,
-        )
-    path_text, colon, _ = source.rpartition(":")
-    if colon and path_text.endswith(".py"):
-        if seq_len is not None:
-            raise SpecError("seq_len", seq_len, "a function makes its own inputs", "leave --seq-len out")
-        return extract_function(source, dtype=dtype, attention=attention, training=training)
-    if source.endswith(".json") or Path(source).exists():
-        path = Path(source)
-        config = read_mapping(path)
-        # config.json says nothing about the model; the folder it lies in usually does.
-        name = path.stem if path.stem != "config" else path.absolute().parent.name or "config"
-        return extract_config(
-            config, name=name, seq_len=seq_len, dtype=dtype, attention=attention, training=training
-        )
-    raise SpecError(
-        "source",
-        source,
-        "is not a config.json, MODULE.py:FUNCTION or zoo model",
-        did_you_mean(source, ZOO_NAMES) or "see: rephaze models",
-    )
-
-
-def _check_out(out: Path) -> None:
-    from rephaze.errors import FileError, SpecError
-
-    if out.suffix not in (".json", ".gz"):
-        raise SpecError("out", str(out), "must end in .json or .json.gz")
-    if not out.absolute().parent.is_dir():
-        raise FileError(f"{out}: its folder does not exist")
 
 
 def _show(summary: ModelSummary, out: Path | None) -> None:

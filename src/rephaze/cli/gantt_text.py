@@ -20,7 +20,7 @@ def gantt_lines(problem: ScheduleProblem, schedule: Schedule, width: int) -> lis
 
     ops = {op.name: op for op in problem.ops}
     timed = [
-        (start.start_cycles, getattr(ops[start.op], f"{start.mode}_cycles"), ops[start.op], start.mode)
+        (start.start_cycles, start.way_of(ops[start.op]).cycles, ops[start.op], start.mode)
         for start in schedule.starts
     ]
     bars = sorted((item for item in timed if item[1] > 0), key=lambda item: (item[0], item[2].name))

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from rephaze.cli.amounts import amount, byte_amount
+from rephaze.api.amounts import amount, byte_amount
 from rephaze.cli.output import JsonOption, print_json, stdout
-from rephaze.cli.tables import has_room_for, new_table, print_table
+from rephaze.cli.tables import filled, has_room_for, new_table, print_table
 
 if TYPE_CHECKING:
-    from rephaze.types.graph import LayerType, ModelGraph, Op, OpGraph
-
+    from rephaze.api.models import Model
+    from rephaze.types.graph import LayerType, Op, OpGraph
 
 WIDE = 120
 """Columns from which on a terminal has room for the module and the gradient of an operator."""
@@ -42,18 +43,15 @@ def graph(
 
     Example: rephaze graph llama2-7b --tp 4 --layer 1
     """
+    from rephaze.api import load_model
     from rephaze.types.checks import check_count
-    from rephaze.workload import fuse_graph, load_model, shard_graph
 
-    check_count("tp", tp, at_most=2**20)
     check_count("microbatch", microbatch, at_most=2**20)
-    shown = shard_graph(load_model(model, attention), tp, sequence_parallel)
-    if fuse:
-        shown = fuse_graph(shown)
+    shown = load_model(model, attention=attention, tp=tp, sequence_parallel=sequence_parallel, fuse=fuse)
     if layer is None:
         _show_layers(shown, model, microbatch, as_json)
         return
-    number = _layer_number(shown, layer)
+    number = shown.layer_number(layer)
     layer_type = shown.layer_types[shown.layer_type_of[number]]
     if as_json:
         for direction, ops in (("forward", layer_type.forward), ("backward", layer_type.backward)):
@@ -65,70 +63,20 @@ def graph(
     _show_ops("backward", layer_type.backward, microbatch, views)
 
 
-def _layer_number(graph: ModelGraph, layer: str) -> int:
-    from rephaze.errors import SpecError
-    from rephaze.types.checks import did_you_mean
-
-    if layer in graph.layer_names:
-        return graph.layer_names.index(layer)
-    if layer.isdigit() and int(layer) < len(graph.layer_names):
-        return int(layer)
-    raise SpecError(
-        "layer",
-        layer,
-        f"{graph.name} has layers 0 to {len(graph.layer_names) - 1}",
-        did_you_mean(layer, graph.layer_names),
-    )
-
-
-def _show_layers(graph: ModelGraph, model: str, microbatch: int, as_json: bool) -> None:
-    rows: list[dict[str, Any]] = []
-    for number, layer in enumerate(graph.layer_types):
-        places = [i for i, t in enumerate(graph.layer_type_of) if t == number]
-        rows.append(
-            {
-                "type": layer.name,
-                "layers": places,
-                "num_parameters": layer.num_parameters,
-                "forward_flops": sum(op.num_flops.at(microbatch) for op in layer.forward.ops),
-                "backward_flops": sum(op.num_flops.at(microbatch) for op in layer.backward.ops),
-                "saved_bytes": layer.saved_bytes.at(microbatch),
-                "input_bytes": layer.input_bytes.at(microbatch),
-                "working_bytes": layer.working_bytes.at(microbatch),
-                "num_forward_ops": len(layer.forward.ops),
-                "num_backward_ops": len(layer.backward.ops),
-            }
-        )
+def _show_layers(model: Model, name: str, microbatch: int, as_json: bool) -> None:
     if as_json:
-        for row in rows:
-            print_json({"model": graph.name, "tp": graph.tp, "microbatch": microbatch} | row)
+        for sizes in model.layer_sizes(microbatch):
+            print_json({"model": model.name, "tp": model.tp, "microbatch": microbatch} | asdict(sizes))
         return
+    from rephaze.api.views import layer_table
 
-    table = new_table(f"{graph.name} at tp {graph.tp}, microbatch {microbatch}")
-    table.add_column("layer type", overflow="fold")
-    for heading in ("layers", "params", "FLOP fwd", "FLOP bwd", "saved", "input", "working"):
-        table.add_column(heading, justify="right", no_wrap=True)
-    for row in rows:
-        table.add_row(
-            str(row["type"]),
-            _ranges(row["layers"]),
-            amount(row["num_parameters"]),
-            amount(row["forward_flops"]),
-            amount(row["backward_flops"]),
-            *(byte_amount(row[key]) for key in ("saved_bytes", "input_bytes", "working_bytes")),
-        )
-    print_table(table)
-    stdout.print(f"One layer's operators: rephaze graph {model} --layer 1", highlight=False)
+    content = layer_table(model, microbatch)
+    one_line = frozenset(content.headings) - content.left
+    print_table(filled(new_table(content.title), content, no_wrap=one_line))
+    stdout.print(f"One layer's operators: rephaze graph {name} --layer 1", highlight=False)
 
 
-def _ranges(numbers: Any) -> str:
-    first, last = numbers[0], numbers[-1]
-    if len(numbers) == 1:
-        return str(first)
-    return f"{first}-{last}" if last - first + 1 == len(numbers) else f"{len(numbers)} of {first}-{last}"
-
-
-def _show_memory(graph: ModelGraph, number: int, layer: LayerType, microbatch: int) -> None:
+def _show_memory(graph: Model, number: int, layer: LayerType, microbatch: int) -> None:
     b = microbatch
     stdout.print(
         f"[bold]{graph.name}[/] layer {number} [bold]{graph.layer_names[number]}[/] "

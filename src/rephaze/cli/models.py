@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from rephaze.cli.amounts import amount, byte_amount
+from rephaze.api.amounts import amount, byte_amount
 from rephaze.cli.output import JsonOption, print_json
 from rephaze.cli.tables import new_table, print_table
 
@@ -25,10 +25,9 @@ def models(
 
     Example: rephaze models --json
     """
-    from rephaze.workload.summary import summarize
-    from rephaze.workload.zoo import ZOO_NAMES, load_model
+    from rephaze.api import list_models, load_model
 
-    summaries = [summarize(load_model(name, attention)) for name in ZOO_NAMES]
+    summaries = [load_model(name, attention=attention).summary for name in list_models()]
     if as_json:
         for summary in summaries:
             print_json(asdict(summary))

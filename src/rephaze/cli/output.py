@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from enum import IntEnum
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
 import typer
 from rich.console import Console
 
+T = TypeVar("T")
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON (one object a line) instead of a table.")]
 
 # Results go to stdout; progress and errors to stderr, so that pipes stay clean.
@@ -44,6 +46,36 @@ def exit_code_of(statuses: Iterable[str]) -> ExitCode:
     if "infeasible" in seen:
         return ExitCode.INFEASIBLE
     return ExitCode.UNKNOWN if seen & {"unknown", "cutoff"} else ExitCode.FOUND
+
+
+def show_error(label: str, message: str) -> None:
+    """One line on standard error about one of several problems."""
+    stderr.print(f"[bold red]error:[/] {label}: ", end="")
+    stderr.print(message, markup=False, highlight=False, soft_wrap=True)
+
+
+@contextmanager
+def step_status(first: str, *, quiet: bool) -> Iterator[Callable[[str], None]]:
+    """A line on the terminal that says what is being done; yields what to call when that changes."""
+    if quiet:
+        yield lambda _step: None
+        return
+    from rich.markup import escape
+
+    with stderr.status(escape(first)) as status:
+        yield lambda step: status.update(escape(step))
+
+
+def one_by_one(answers: Iterable[T], doing: str, *, quiet: bool) -> Iterator[T]:
+    """The answers, under a line on the terminal while the next is worked out and none while it is shown."""
+    remaining = iter(answers)
+    while True:
+        with step_status(doing, quiet=quiet):
+            try:
+                found = next(remaining)
+            except StopIteration:
+                return
+        yield found
 
 
 def _plain(value: Any) -> Any:

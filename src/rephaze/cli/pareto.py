@@ -10,18 +10,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.table import Table
+from rich.text import Text
 
 from rephaze.cli.output import ExitCode, JsonOption, print_json, stderr, stdout
-from rephaze.cli.tables import print_table
+from rephaze.cli.tables import bare_table, filled, print_table
 from rephaze.units import UM2_PER_MM2
 
 if TYPE_CHECKING:
-    from rephaze.study.settle_budgets import BudgetProgress, OnBudget
-    from rephaze.types.pareto import AreaBudget, ParetoFront, ParetoPoint
-
-_COLUMNS = ("samples/s", "mm²", "J/sample", "US$", "full power W", "chip")
-_LEFT = ("chip", "proven for its area", "best of its budget")
+    from rephaze.api.runs import BudgetProgress, OnBudget
+    from rephaze.types.pareto import ParetoFront
 
 
 def register(app: typer.Typer) -> None:
@@ -52,11 +49,10 @@ def pareto(
     """
     if coarse and solve:
         raise typer.BadParameter("--coarse and --solve exclude each other")
-    from rephaze.store.run_store import RunStore
-    from rephaze.study.pareto import front_of_run
+    from rephaze.api import open_run
 
-    with RunStore.read(run) as store, _progress(quiet=json_output) as show:
-        front = front_of_run(store, finer=not coarse, solve=solve, num_workers=workers, on_progress=show)
+    with _progress(quiet=json_output) as show:
+        front = open_run(run).pareto(coarse=coarse, solve=solve, num_workers=workers, on_progress=show)
     if json_output:
         print_json(_record(front))
     else:
@@ -90,57 +86,17 @@ def _record(front: ParetoFront) -> dict[str, Any]:
 
 
 def _print(front: ParetoFront) -> None:
-    if not front.points:
-        stdout.print("[yellow]no design of this run was solved and has a plan[/]")
-        _offer_proof(front)
-        return
-    solved_now = front.num_solved_exactly - front.num_recorded
-    stdout.print(
-        f"[bold]{len(front.points):,} non-dominated[/] of {front.num_solved_exactly:,} designs solved exactly"
-        + (f", {solved_now:,} of them now" if solved_now else "")
-        + f"; {front.num_designs - front.num_solved_exactly:,} of {front.num_designs:,} were not solved",
-        highlight=False,
-    )
-    table = _table((*_COLUMNS, "proven for its area"))
-    for point in front.points:
-        table.add_row(*_cells(point), "yes" if point.is_proven else "no")
-    print_table(table)
-    stdout.print("\n[bold]Best chip per area budget[/]")
-    table = _table(("budget mm²", *_COLUMNS, "best of its budget"))
-    for budget in front.budgets:
-        cells = _cells(budget.best) if budget.best else ("none", *[""] * (len(_COLUMNS) - 1))
-        table.add_row(f"{budget.area_um2 / UM2_PER_MM2:,.1f}", *cells, _proof(budget))
-    print_table(table)
-    _offer_proof(front)
+    from rephaze.api.search_views import NO_POINTS, budget_table, front_sentence, point_table, proof_offers
 
-
-def _offer_proof(front: ParetoFront) -> None:
-    if not all(budget.is_proven for budget in front.budgets):
-        said = "--solve finds and proves the best chip of every area budget, unless a schedule cannot be proven"
+    if front.points:
+        headline = Text(front_sentence(front))
+        headline.highlight_regex(r"^\S+ non-dominated", "bold")
+        stdout.print(headline)
+        print_table(filled(bare_table(), point_table(front)))
+        budgets = budget_table(front)
+        stdout.print(f"\n[bold]{budgets.title}[/]")
+        print_table(filled(bare_table(), budgets))
+    else:
+        stdout.print(f"[yellow]{NO_POINTS}[/]")
+    for said in proof_offers(front, "--solve"):
         stdout.print(said, highlight=False)
-
-
-def _proof(budget: AreaBudget) -> str:
-    if budget.is_proven:
-        return "proven" if budget.best else "proven: nothing fits"
-    at_most = f"at most {budget.bound_samples_per_s:,.1f}"
-    return f"{at_most} (gap {budget.gap:.1%})" if budget.best else f"not solved; {at_most}"
-
-
-def _table(columns: tuple[str, ...]) -> Table:
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for name in columns:
-        table.add_column(name, justify="left" if name in _LEFT else "right")
-    return table
-
-
-def _cells(point: ParetoPoint) -> tuple[str, ...]:
-    chip = point.chip
-    return (
-        f"{point.samples_per_s:,.1f}",
-        f"{point.area_um2 / UM2_PER_MM2:,.1f}",
-        f"{point.energy_per_sample_j:,.3g}",
-        f"{point.chip_usd:,.0f}",
-        f"{point.full_power_w:,.0f}",
-        chip.in_words,
-    )

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from rephaze.cli.output import JsonOption, exit_code_of, print_json, stderr, stdout
-from rephaze.cli.problems import answer_all
+from rephaze.cli.output import JsonOption, exit_code_of, one_by_one, print_json, show_error, stdout, step_status
+from rephaze.cli.tables import bare_table, filled
 from rephaze.errors import SpecError
-from rephaze.types.schedule import Schedule, ScheduleProblem, ScheduleStatus
+from rephaze.types.schedule import ScheduleStatus
+from rephaze.units import S_PER_MS
 
 if TYPE_CHECKING:
-    from rich.table import Table
+    from rephaze.api.problem_files import BadProblem
+    from rephaze.api.schedules import ScheduledPass
 
 
 class SolverChoice(StrEnum):
@@ -82,130 +85,69 @@ def schedule(
     Examples: [bold]rephaze schedule block.json --html block.html[/] |
     [bold]rephaze schedule llama2-7b --chip tpuv4 --microbatch 2[/]
     """
-    if not time_limit >= 0:
-        raise SpecError("--time-limit", time_limit, "must be at least 0", "give seconds, for example 10")
-    with stderr.status("loading the compiled search", spinner="dots") if not json else _Quiet():
-        from rephaze.schedule.parts import Solver
-        from rephaze.schedule.problem_file import answer_of, problem_from
-        from rephaze.schedule.solve import ScheduleMemo, solve_problem
-        from rephaze.schedule.warmup import compile_kernels
+    from rephaze.api import schedule_model
+    from rephaze.api.problem_files import BadProblem
+    from rephaze.api.schedules import schedule_problems, write_gantt
 
-        compile_kernels()
-    memo = ScheduleMemo()
-    solved: dict[str, tuple[ScheduleProblem, Schedule]] = {}
-    latest: list[tuple[ScheduleProblem, Schedule]] = []
-
-    def solve(data: dict[str, Any]) -> dict[str, Any]:
-        return solve_record(problem_from(data))
-
-    def solve_record(problem: ScheduleProblem) -> dict[str, Any]:
-        with stderr.status("scheduling", spinner="dots") if not json else _Quiet():
-            found = solve_problem(
-                problem,
-                time_limit_s=time_limit,
-                solver=Solver(solver.value),
-                backend=backend.value,
-                memo=memo,
-            )
-        latest.append((problem, found))
-        return answer_of(found)
-
-    if chip is None:
-        answers = answer_all([Path(name) for name in problems], solve)
-    else:
-        with stderr.status("mapping operators", spinner="dots") if not json else _Quiet():
-            found = _model_problems(problems, chip, scenario, layer, microbatch, tp)
-        answers = ((label, solve_record(problem)) for label, problem in found)
+    if chip is not None and len(problems) != 1:
+        raise SpecError("MODEL", problems, "must be one model with --chip")
+    solved: dict[str, ScheduledPass] = {}
     statuses = []
-    for label, answer in answers:
-        statuses.append(answer["status"])
-        if answer["status"] != "error":
-            solved[label] = latest.pop()
-        if json:
-            print_json(answer)
-        elif answer["status"] == "error":
-            stderr.print(f"[bold red]error:[/] {label}: ", end="")
-            stderr.print(answer["message"], markup=False, highlight=False, soft_wrap=True)
+    with step_status("loading the compiled search", quiet=json) as on_step:
+        answers: Iterable[tuple[str, ScheduledPass | BadProblem]]
+        if chip is None:
+            answers = schedule_problems(
+                problems,
+                time_limit_s=time_limit,
+                solver=solver.value,
+                backend=backend.value,
+                on_step=on_step,
+            )
         else:
-            _show(label, *solved[label])
+            found = schedule_model(
+                problems[0],
+                chip,
+                layer=layer,
+                microbatch=microbatch,
+                tp=tp,
+                scenario=scenario,
+                time_limit_s=time_limit,
+                solver=solver.value,
+                backend=backend.value,
+                on_step=on_step,
+            )
+            answers = ((one.label, one) for one in found.passes)
+    for label, answer in one_by_one(answers, "scheduling", quiet=json):
+        statuses.append(answer.status)
+        if not isinstance(answer, BadProblem):
+            solved[label] = answer
+        if json:
+            print_json(answer.record())
+        elif isinstance(answer, BadProblem):
+            show_error(label, answer.message)
+        else:
+            _show(answer)
     if html is not None:
-        from rephaze.report.gantt import write_gantt_html
-
-        write_gantt_html(html, [(label, *pair) for label, pair in solved.items() if pair[1].starts])
+        write_gantt(html, list(solved.values()))
     raise typer.Exit(exit_code_of(statuses))
 
 
-def _model_problems(
-    models: list[str], chip: str, scenario: str, layer: int | None, microbatch: int, tp: int
-) -> list[tuple[str, ScheduleProblem]]:
-    from rephaze.hardware.chip_file import load_chip
-    from rephaze.hardware.scenarios import load_scenario
-    from rephaze.measure.model_on_chip import layer_problems
-    from rephaze.types.checks import check_count
-
-    if len(models) != 1:
-        raise SpecError("MODEL", models, "must be one model with --chip")
-    check_count("microbatch", microbatch, at_most=2**20)
-    check_count("tp", tp, at_most=2**20)
-    chosen = load_chip(chip)
-    return layer_problems(models[0], chosen, load_scenario(scenario), tp=tp, microbatch=microbatch, layer=layer)
-
-
-def _show(label: str, problem: ScheduleProblem, found: Schedule) -> None:
+def _show(found: ScheduledPass) -> None:
+    from rephaze.api.views import start_table, usage_sentence
     from rephaze.cli.gantt_text import gantt_lines
 
-    if found.status is ScheduleStatus.INFEASIBLE:
-        stdout.print(f"[bold]{label}[/]: infeasible: {found.reason}", highlight=False)
+    problem, schedule = found.problem, found.schedule
+    if schedule.status is ScheduleStatus.INFEASIBLE:
+        stdout.print(f"[bold]{found.label}[/]: infeasible: {schedule.reason}", highlight=False)
         return
-    from rephaze.schedule.usage import usage_of
-
-    usage = usage_of(problem, found)
-    gap = 1 - found.bound_cycles / found.makespan_cycles if found.makespan_cycles else 0.0
-    proof = "[green]proven optimal[/]" if found.status is ScheduleStatus.OPTIMAL else f"[yellow]gap {gap:.3%}[/]"
+    is_proven = schedule.status is ScheduleStatus.OPTIMAL
+    proof = "[green]proven optimal[/]" if is_proven else f"[yellow]gap {found.gap:.3%}[/]"
     stdout.print(
-        f"[bold]{label}[/]: {found.makespan_cycles:,} cycles, {proof} (bound {found.bound_cycles:,}), "
-        f"{found.solve_s * 1e3:.2f} ms",
+        f"[bold]{found.label}[/]: {schedule.makespan_cycles:,} cycles, {proof} "
+        f"(bound {schedule.bound_cycles:,}), {schedule.solve_s / S_PER_MS:.2f} ms",
         highlight=False,
     )
-    stdout.print(
-        f"tensor cores {usage.tensor_mean_utilization:.1%} on average, "
-        f"peak {usage.tensor_peak_utilization:.0%}; "
-        f"vector cores {usage.vector_mean_utilization:.1%}, peak {usage.vector_peak_utilization:.0%}; "
-        f"link {usage.link_mean_utilization:.1%}",
-        highlight=False,
-    )
-    stdout.print(_table(problem, found))
-    for line in gantt_lines(problem, found, width=max(40, stdout.width)):
+    stdout.print(usage_sentence(found), highlight=False)
+    stdout.print(filled(bare_table(), start_table(found)))
+    for line in gantt_lines(problem, schedule, width=max(40, stdout.width)):
         stdout.print(line, highlight=False, no_wrap=True)
-
-
-def _table(problem: ScheduleProblem, found: Schedule) -> Table:
-    from rich.table import Table
-
-    table = Table(box=None, header_style="bold", pad_edge=False)
-    for heading in ("op", "core", "mode"):
-        table.add_column(heading)
-    for heading in ("start", "cycles", "end"):
-        table.add_column(heading, justify="right")
-    ops = {op.name: op for op in problem.ops}
-    for start in sorted(found.starts, key=lambda start: start.start_cycles):
-        op = ops[start.op]
-        cycles = getattr(op, f"{start.mode}_cycles")
-        if cycles:
-            table.add_row(
-                op.name,
-                op.engine.value,
-                start.mode.replace("_", " "),
-                f"{start.start_cycles:,}",
-                f"{cycles:,}",
-                f"{start.start_cycles + cycles:,}",
-            )
-    return table
-
-
-class _Quiet:
-    """Stands in for a progress display when output is JSON."""
-
-    def __enter__(self) -> None: ...
-
-    def __exit__(self, *error: object) -> None: ...

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import signal
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from dataclasses import asdict
 from math import inf, isfinite
 from pathlib import Path
@@ -12,22 +12,26 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.table import Table
 
-from rephaze.cli.output import ExitCode, JsonOption, print_json, stderr, stdout
+from rephaze.cli.output import ExitCode, JsonOption, print_json, stderr, stdout, step_status
+from rephaze.cli.tables import bare_table, filled
 from rephaze.errors import RephazeError
 from rephaze.types.stopping import UNSTOPPED, StopSignal
-from rephaze.units import GB, GIB, MIB, S_PER_MS, UM2_PER_MM2
+from rephaze.units import UM2_PER_MM2
 
 if TYPE_CHECKING:
-    from rephaze.search.cosearch import SearchProgress
-    from rephaze.types.search import SearchResult, SearchSettings
+    from rephaze.api.exploring import SearchProgress
+    from rephaze.api.search_results import Exploration
+    from rephaze.types.search import SearchResult
 
 KNOWN_CHIPS_S = 2.0
 """Time for known chips in the report: a search should not wait for more of them; rephaze report has all."""
 
 REPORT_S = 2.0
 """Time for schedules and known chips in the report of a search with a time limit."""
+
+_NARROW = {"batch ms": "batch\nms", "micro batch": "micro\nbatch", "J a sample": "J a\nsample"}
+"""Headings on two lines, to have the plans side by side in a narrow terminal."""
 
 
 def register(app: typer.Typer) -> None:
@@ -81,24 +85,22 @@ def search(
 
     Examples:  rephaze search gpt2-xl   |   rephaze search gpt2-xl bert-large --scenario paper --out run1
     """
-    began = perf_counter()
-    from rephaze.search.cosearch import run_search
-    from rephaze.search.settings import resolve_settings
+    from rephaze.api.exploring import explore
 
     if resume and out is None:
         raise typer.BadParameter("--resume needs --out with the run's folder")
-    changes = _changes(objective, aggregate, devices, global_batch, area_limit_mm2, exhaustive)
-    settings = resolve_settings(tuple(models or ()), config=config, scenario=scenario, changes=changes)
     with _interruptible() as is_interrupted:
         with _progress(quiet=json_output) as show:
-            result = run_search(
-                settings,
-                folder=out,
+            result = explore(
+                *(models or ()),
+                scenario=scenario,
+                config=config,
+                changes=_changes(objective, aggregate, devices, global_batch, area_limit_mm2, exhaustive),
+                store=out,
                 resume=resume,
                 num_workers=workers,
                 dask=dask,
-                # What was loaded and read so far counts too.
-                time_limit_s=inf if time_limit is None else max(time_limit - (perf_counter() - began), 0.0),
+                time_limit_s=inf if time_limit is None else time_limit,
                 count_within=count_within / 100,
                 on_progress=show,
                 should_stop=is_interrupted,
@@ -110,7 +112,7 @@ def search(
             report = _write_report(out, quiet=True, stop=stop)
             print_json(_record(result) | {"report": None if report is None else str(report)})
         else:
-            _print(settings, result, out)
+            _print(result, out)
             report = _write_report(out, quiet=False, stop=stop)
             if report is not None:
                 stdout.print(f"report in {report}", highlight=False, markup=False, soft_wrap=True)
@@ -178,11 +180,11 @@ def _write_report(out: Path | None, *, quiet: bool, stop: StopSignal = UNSTOPPED
     """Write the run's page; what keeps it from being written must not take the answer away."""
     if out is None:
         return None
-    from rephaze.cli.report import write_report
+    from rephaze.api import open_run
 
     try:
-        with nullcontext() if quiet else stderr.status("writing the report"):
-            return write_report(out, known_chips_s=KNOWN_CHIPS_S, stop=stop)
+        with step_status("writing the report", quiet=quiet):
+            return open_run(out).report(known_chips_s=KNOWN_CHIPS_S, stop=stop)
     except RephazeError as error:
         stderr.print(f"no report: {error}", highlight=False, markup=False, soft_wrap=True)
         return None
@@ -206,94 +208,39 @@ def _record(result: SearchResult) -> dict[str, Any]:
     }
 
 
-def _print(settings: SearchSettings, result: SearchResult, out: Path | None) -> None:
-    certificate = result.certificate
+def _print(result: Exploration, out: Path | None) -> None:
+    from rephaze.api.search_views import (
+        answer_sentence,
+        certificate_sentence,
+        chip_sentence,
+        plan_table,
+        unknown_sentence,
+    )
+
     if result.chip is None:
         stdout.print(f"[yellow]{result.status}[/]: {result.reason}", highlight=False)
         if result.status == "unknown":
-            _, most = next(iter(certificate.num_within.values()))
-            stdout.print(
-                f"any of {most:,} designs may have a plan, of {settings.objective} "
-                + (f"at most {result.bound:,.5g}" if isfinite(result.bound) else "not bounded yet"),
-                highlight=False,
-            )
+            stdout.print(unknown_sentence(result), highlight=False)
         _print_scope(result)
         return
-    chip = result.chip
     colour = "green" if result.status == "optimal" else "yellow"
-    stdout.print(
-        f"[bold {colour}]{result.status}[/] in {result.search_s:.1f} s: "
-        f"{settings.objective} {result.objective:,.5g} (bound {result.bound:,.5g}, "
-        f"gap {result.gap:.3%}); scenario {settings.scenario.name}",
-        highlight=False,
-    )
+    stdout.print(f"[bold {colour}]{result.status}[/] {answer_sentence(result)}", highlight=False)
     if result.reason:
         stdout.print(f"[yellow]not proven:[/] {result.reason}", highlight=False)
-    stdout.print(
-        f"[bold]chip[/]  {chip.num_tensor_cores} tensor cores of {chip.tensor_width}x{chip.tensor_depth}, "
-        f"{chip.num_vector_cores} vector cores of {chip.vector_lanes} lanes, "
-        f"{chip.global_buffer_bytes / MIB:g} MiB buffer, {chip.num_hbm_stacks} HBM stacks "
-        f"({chip.hbm_bytes / GIB:g} GiB, {chip.hbm_bytes_per_s / GB:,.0f} GB/s), "
-        f"{result.area_um2 / UM2_PER_MM2:,.1f} mm²",
-        highlight=False,
-    )
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    headings = (
-        "model",
-        "samples/s",
-        "batch\nms",
-        "tp",
-        "dp",
-        "pp",
-        "micro\nbatch",
-        "replay",
-        "GiB used",
-        "J a\nsample",
-    )
-    for name in headings:
-        table.add_column(name, justify="left" if name == "model" else "right", no_wrap=True)
-    for plan in result.plans:
-        table.add_row(
-            plan.model,
-            f"{plan.samples_per_s:,.1f}",
-            f"{plan.batch_s / S_PER_MS:,.1f}",
-            *(str(degree) for degree in (plan.tp, plan.dp, plan.pp, plan.microbatch)),
-            plan.recompute,
-            f"{max(stage.memory_bytes for stage in plan.stages) / GIB:.1f} / {plan.hbm_bytes / GIB:g}",
-            f"{plan.energy_per_sample_j:,.3g}",
-        )
-    stdout.print(table)
-    removed = ", ".join(
-        f"{count:,} by {name}" for name, count in certificate.num_dropped_by_bound.items() if count
-    )
-    left_open = f", {certificate.num_open:,} left open" if certificate.num_open else ""
-    within = ", ".join(
-        f"{name}: {least:,}" + ("" if least == most else f" to {most:,}")
-        for name, (least, most) in certificate.num_within.items()
-    )
-    stdout.print(
-        f"[bold]certificate[/]  {certificate.num_designs:,} designs: "
-        f"{certificate.num_solved_exactly:,} solved exactly, "
-        f"{certificate.num_infeasible:,} infeasible, dropped {removed or 'none'}{left_open}; within {within}",
-        highlight=False,
-    )
+    stdout.print(f"[bold]chip[/]  {chip_sentence(result.chip, result.area_um2)}", highlight=False)
+    content = plan_table(result.plans)
+    stdout.print(filled(bare_table(), content, no_wrap=frozenset(content.headings), shown=_NARROW))
+    stdout.print(f"[bold]certificate[/]  {certificate_sentence(result.certificate)}", highlight=False)
     _print_scope(result)
-    stdout.print(f"[bold]held back by[/]  {certificate.binding}", highlight=False)
+    stdout.print(f"[bold]held back by[/]  {result.certificate.binding}", highlight=False)
     if out is not None:
         stdout.print(f"run recorded in {out}", highlight=False)
 
 
 def _print_scope(result: SearchResult) -> None:
     """Over what the proof ranges."""
-    certificate = result.certificate
-    plans = certificate.plans_scope
-    if certificate.num_unproven:
-        plans += f"; schedules not proven on {certificate.num_unproven:,} designs that might do better"
-    elif result.chip is not None:
-        plans += "; every schedule that matters " + ("proven" if result.status == "optimal" else "so far proven")
-    for heading, text in (
-        ("over", f"{certificate.num_designs:,} designs: {certificate.designs_scope}"),
-        ("and plans", plans),
-    ):
+    from rephaze.api.search_views import scope_sentences
+
+    for heading, text in scope_sentences(result):
         stdout.print(f"[bold]{heading}[/]  ", end="")
         stdout.print(text, highlight=False, markup=False)

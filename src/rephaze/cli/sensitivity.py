@@ -3,35 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from math import isfinite
+from math import inf, isfinite
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.table import Table
 
 from rephaze.cli.compare import step_progress
 from rephaze.cli.output import ExitCode, JsonOption, print_json, stdout
-from rephaze.cli.tables import print_table
-from rephaze.units import UM2_PER_MM2
+from rephaze.cli.tables import bare_table, filled, print_table
 
 if TYPE_CHECKING:
     from rephaze.types.search import SearchResult
     from rephaze.types.sensitivity import Sensitivity
-
-_COLUMNS = (
-    "changed",
-    "objective",
-    "over unchanged",
-    "mm²",
-    "chip",
-    "tp",
-    "pp",
-    "dp",
-    "microbatch",
-    "status",
-    "gap",
-)
 
 
 def register(app: typer.Typer) -> None:
@@ -66,23 +50,20 @@ def sensitivity(
 
     Example:  rephaze sensitivity gpt2-xl --knob hbm --knob area --html sensitivity.html
     """
-    from rephaze.search.settings import resolve_settings
-    from rephaze.study.sensitivity import study_sensitivity
+    from rephaze.api import sensitivity as study
 
-    settings = resolve_settings(tuple(models), scenario=scenario)
     with step_progress(quiet=json_output) as on_step:
-        found = study_sensitivity(
-            settings,
-            knobs=tuple(knob or ()),
-            factors=tuple(factor or (0.5, 2.0)),
+        found = study(
+            *models,
+            scenario=scenario,
+            knobs=knob or (),
+            factors=factor or (0.5, 2.0),
             num_workers=workers,
-            time_limit_s=float("inf") if time_limit is None else time_limit,
+            time_limit_s=inf if time_limit is None else time_limit,
             on_step=on_step,
         )
     if html is not None:
-        from rephaze.report.sensitivity_plot import write_sensitivity_html
-
-        write_sensitivity_html(html, found)
+        found.write_html(html)
     if json_output:
         print_json(_record(found))
     else:
@@ -126,31 +107,8 @@ def _record(found: Sensitivity) -> dict[str, Any]:
 
 
 def _print(found: Sensitivity) -> None:
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for name in _COLUMNS:
-        table.add_column(name, justify="left" if name in ("changed", "chip", "status") else "right")
-    table.add_row("nothing", *_cells(found.base, "1.000x"))
-    for one in found.changes:
-        gain = f"{one.gain_factor:.3f}x{'' if one.is_proven else '~'}" if one.gain_factor > 0 else "-"
-        table.add_row(f"{one.knob} x {one.scale_factor:g}", *_cells(one.result, gain))
-    print_table(table)
-    if not all(one.is_proven for one in found.changes):
-        stdout.print("~ not proven: one of the two searches has a gap, or found nothing", highlight=False)
+    from rephaze.api.search_views import change_notes, change_table
 
-
-def _cells(result: SearchResult, gain: str) -> tuple[str, ...]:
-    chip = result.chip
-    if chip is None:
-        return ("none", "", "", "", "", "", "", "", result.status, "")
-    return (
-        f"{result.objective:,.5g}",
-        gain,
-        f"{result.area_um2 / UM2_PER_MM2:,.1f}",
-        chip.in_words,
-        *(
-            ",".join(str(getattr(plan, name)) for plan in result.plans)
-            for name in ("tp", "pp", "dp", "microbatch")
-        ),
-        result.status,
-        f"{result.gap:.2%}",
-    )
+    print_table(filled(bare_table(), change_table(found)))
+    for note in change_notes(found):
+        stdout.print(note, highlight=False)

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from rephaze.cli.output import ExitCode, JsonOption, print_json, stderr, stdout
-from rephaze.cli.tables import new_table, print_table
+from rephaze.cli.output import ExitCode, JsonOption, print_json, stdout, step_status
+from rephaze.cli.tables import filled, new_table, print_table
+
+if TYPE_CHECKING:
+    from rephaze.api.search_results import Verification
 
 
 def register(app: typer.Typer) -> None:
@@ -31,31 +34,28 @@ def verify(
 
     Example:  rephaze verify RUN --sample 10
     """
-    with stderr.status("loading the compiled kernels") as status:
-        if json_output:
-            status.stop()
-        from rephaze.verify.run_check import verify_run
+    from rephaze.api import open_run
 
-        checks = verify_run(run, sample=sample, on_progress=lambda doing: status.update(f"checking {doing}"))
-    holds = all(check.passed for check in checks)
+    with step_status("loading the compiled kernels", quiet=json_output) as on_step:
+        found = open_run(run).verify(sample, on_step=lambda doing: on_step(f"checking {doing}"))
     if json_output:
-        print_json({"run": str(run), "holds": holds, "checks": [asdict(check) for check in checks]})
+        checks = [asdict(check) for check in found.checks]
+        print_json({"run": str(run), "holds": found.holds, "checks": checks})
     else:
-        table = new_table(f"{run}")
-        table.add_column("check")
-        table.add_column("")
-        table.add_column("looked at", justify="right")
-        table.add_column("found", overflow="fold")
-        from rich.markup import escape
-
-        for check in checks:
-            mark = "[green]pass[/]" if check.passed else "[bold red]FAIL[/]"
-            table.add_row(escape(check.name), mark, f"{check.num_checked:,}", escape(check.detail))
-        print_table(table)
-        failed = sum(not check.passed for check in checks)
-        said = (
-            f"[green]all {len(checks)} checks hold[/]" if holds else f"[bold red]{failed} of {len(checks)} fail[/]"
-        )
-        stdout.print(said, highlight=False)
-    if not holds:
+        _show(run, found)
+    if not found.holds:
         raise typer.Exit(ExitCode.ERROR)
+
+
+def _show(run: Path, found: Verification) -> None:
+    from rich.markup import escape
+
+    from rephaze.api.search_views import check_table, verdict
+
+    content = check_table(found)
+    table = filled(new_table(escape(str(run))), replace(content, rows=()))
+    for name, passed, num_checked, detail in content.rows:
+        mark = "[green]pass[/]" if passed == "pass" else "[bold red]FAIL[/]"
+        table.add_row(escape(name), mark, num_checked, escape(detail))
+    print_table(table)
+    stdout.print(f"[{'green' if found.holds else 'bold red'}]{verdict(found)}[/]", highlight=False)

@@ -179,9 +179,11 @@ class GemmColumns:
         if self.model.tiling is Tiling.DIVISORS:
             register_j = float(self.rates.energy.register_j_per_byte_c[0])
             return [_divisor_cost(dims, shapes, s, register_j, self.model) for s in range(len(wanted))]
+        from rephaze.estimate.gemm_default.equations import mapping_cycles
+
         found_s = map_shapes(*dims, shapes, side_bytes)
-        kept = found_s[["cycles", "middle_bytes", "far_bytes", "traffic_j"]].tolist()
-        return [MappedGemm(*row) for row in kept]
+        columns = mapping_cycles(found_s), found_s["middle_bytes"], found_s["far_bytes"], found_s["traffic_j"]
+        return [MappedGemm(*row) for row in zip(*(column.tolist() for column in columns), strict=True)]
 
 
 def _least_bytes(dims: Dims, side_bytes: float) -> float:

@@ -17,8 +17,9 @@ from rephaze.measure.layer_bounds import ModelBounds, layer_bounds
 from rephaze.measure.model_work import Memory, ModelWork, PassWork, Unit
 from rephaze.place.price import price_plan
 from rephaze.schedule.bounds import lower_bounds
-from rephaze.schedule.parts import HURRIED_WORK, SEARCH_WORK
-from rephaze.schedule.solve import LayerSchedule, ScheduleMemo, schedule_layer
+from rephaze.schedule.parts import HURRIED_WORK, SEARCH_WORK, Effort
+from rephaze.schedule.solve import LayerModes, LayerSchedule, ScheduleMemo, schedule_layer
+from rephaze.schedule.tasks import Cores
 from rephaze.types.chip import Chip, ChipTable, chip_table
 from rephaze.types.energy import AccessEnergy
 from rephaze.types.latency import IMPOSSIBLE_CYCLES, ModeTable
@@ -213,19 +214,20 @@ class ChipSolver:
 
     def schedule(self, one_pass: PassWork, table: ModeTable, most_work: int | None = None) -> LayerSchedule:
         """The schedule of one pass, proven within the work limit, or within ``most_work`` if that is less."""
-        return schedule_layer(
-            one_pass.structure,
-            table.cycles_om,
-            num_tensor_cores=self.chip.num_tensor_cores,
-            num_vector_cores=self.chip.num_vector_cores,
-            exclusion=self.exclusion,
+        modes = LayerModes(
+            cycles_om=table.cycles_om,
             all_cores_om=np.tile(table.all_cores_m, (len(table.op_names), 1)),
             hbm_share_om=table.hbm_share_om,
             buffer_share_om=table.buffer_share_om,
-            work_limit=min(self._schedule_work, most_work or self._schedule_work),
-            memo=self._memos.schedules,
-            stop=self.stop,
         )
+        cores = Cores(
+            num_tensor_cores=self.chip.num_tensor_cores,
+            num_vector_cores=self.chip.num_vector_cores,
+            exclusion=self.exclusion,
+        )
+        work_limit = min(self._schedule_work, most_work or self._schedule_work)
+        effort = Effort(work_limit=work_limit, stop=self.stop)
+        return schedule_layer(one_pass.structure, modes, cores, effort, self._memos.schedules)
 
     def pass_table(self, work: ModelWork, tp: int, microbatch: int, kind: int, direction: int) -> ModeTable:
         """Mapped operators of one pass (direction 0 forward, 1 backward)."""

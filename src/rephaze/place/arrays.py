@@ -14,16 +14,13 @@ from heapq import heapify, heappop, heappush
 from itertools import pairwise
 
 import numpy as np
-from numpy.typing import NDArray
 
 from rephaze.errors import SpecError, UnsupportedError
+from rephaze.place.tables import Flags, Ints, LayerBytes, LayerTimes, LinkRows, TieRows
 from rephaze.types.placement import LayerGraph
 
 MAX_IDEALS = 20_000
 """A graph with more cuts than this is refused."""
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -33,7 +30,7 @@ class GraphShape:
     order: tuple[int, ...]
     """Original position of each layer, in topological order."""
     is_line: bool
-    members_kv: NDArray[np.uint8]
+    members_kv: Flags
     """1 where layer v is in ideal k, ideals by rising size; empty for a line."""
 
     @property
@@ -44,31 +41,14 @@ class GraphShape:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class GraphArrays:
-    """One graph's numbers, in topological order; links and ties in compressed rows."""
+    """One graph's numbers, in topological order."""
 
-    forward_s_v: Floats
-    backward_s_v: Floats
-    param_bytes_v: Floats
-    activation_bytes_v: Floats
-    input_bytes_v: Floats
-    working_bytes_v: Floats
-    wide_v: NDArray[np.uint8]
-    """1 where a layer runs on the whole tensor-parallel group."""
-    source_bytes_v: Floats
-    """Input of layers that no link enters: the model's own input."""
-    in_start: Ints
-    in_src: Ints
-    in_bytes: Floats
-    out_start: Ints
-    out_dst: Ints
-    out_bytes: Floats
-    tie_start: Ints
-    """Row v: the groups of tied weights layer v belongs to."""
-    tie_group: Ints
-    tie_is_owner: NDArray[np.uint8]
-    tie_bytes: Floats
-    num_ties: int
-    has_skips: bool
+    times: LayerTimes
+    """The problem's own; solves may be given others."""
+    layers: LayerBytes
+    entering: LinkRows
+    leaving: LinkRows
+    ties: TieRows
 
 
 def shape_of(graph: LayerGraph) -> GraphShape:
@@ -153,26 +133,27 @@ def arrays_of(graph: LayerGraph, shape: GraphShape) -> GraphArrays:
         for v in set(tied.layers)
     )
     return GraphArrays(
-        forward_s_v=np.array([layer.forward_s for layer in layers], dtype=np.float64),
-        backward_s_v=np.array([layer.backward_s for layer in layers], dtype=np.float64),
-        param_bytes_v=np.array([layer.param_bytes for layer in layers], dtype=np.float64),
-        activation_bytes_v=np.array([layer.activation_bytes for layer in layers], dtype=np.float64),
-        input_bytes_v=np.where(np.isnan(given), brought, given),
-        working_bytes_v=np.array([layer.working_bytes for layer in layers], dtype=np.float64),
-        wide_v=np.array([layer.is_sharded for layer in layers], dtype=np.uint8),
-        source_bytes_v=np.where(is_fed | np.isnan(given), 0.0, given),
-        in_start=_starts(dst, num_layers),
-        in_src=src[by_dst],
-        in_bytes=payload[by_dst],
-        out_start=_starts(src, num_layers),
-        out_dst=dst[by_src],
-        out_bytes=payload[by_src],
-        tie_start=_starts(np.array([tie[0] for tie in ties], dtype=np.int64), num_layers),
-        tie_group=np.array([tie[1] for tie in ties], dtype=np.int64),
-        tie_is_owner=np.array([tie[2] for tie in ties], dtype=np.uint8),
-        tie_bytes=np.array([tie[3] for tie in ties], dtype=np.float64),
-        num_ties=len(graph.tied),
-        has_skips=len(graph.links) > max(num_layers - 1, 0),
+        times=LayerTimes(
+            forward_s_v=np.array([layer.forward_s for layer in layers], dtype=np.float64),
+            backward_s_v=np.array([layer.backward_s for layer in layers], dtype=np.float64),
+        ),
+        layers=LayerBytes(
+            param_bytes_v=np.array([layer.param_bytes for layer in layers], dtype=np.float64),
+            activation_bytes_v=np.array([layer.activation_bytes for layer in layers], dtype=np.float64),
+            input_bytes_v=np.where(np.isnan(given), brought, given),
+            working_bytes_v=np.array([layer.working_bytes for layer in layers], dtype=np.float64),
+            source_bytes_v=np.where(is_fed | np.isnan(given), 0.0, given),
+            wide_v=np.array([layer.is_sharded for layer in layers], dtype=np.uint8),
+        ),
+        entering=LinkRows(start_v=_starts(dst, num_layers), other=src[by_dst], payload_bytes=payload[by_dst]),
+        leaving=LinkRows(start_v=_starts(src, num_layers), other=dst[by_src], payload_bytes=payload[by_src]),
+        ties=TieRows(
+            start_v=_starts(np.array([tie[0] for tie in ties], dtype=np.int64), num_layers),
+            group=np.array([tie[1] for tie in ties], dtype=np.int64),
+            is_owner=np.array([tie[2] for tie in ties], dtype=np.uint8),
+            param_bytes=np.array([tie[3] for tie in ties], dtype=np.float64),
+            num_groups=len(graph.tied),
+        ),
     )
 
 

@@ -12,43 +12,49 @@ rarer width.
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
 from rephaze.compiled import kernel
-from rephaze.place.arrays import Floats, Ints
-from rephaze.place.degrees import fewest_microbatches, load_cuts, pick_load
+from rephaze.place.degrees import devices_of, fewest_microbatches, load_cuts, pick_load
+from rephaze.place.tables import Degrees, Depths, Ints, Loads, Plain, StageTable, Widths
+
+
+def least_bottleneck_plan(
+    table: StageTable,
+    loads: Loads,
+    widths: Widths,
+    degrees: Degrees,
+    depths: Depths,
+    sync_s_per_byte: float,
+    cutoff_s: float,
+) -> tuple[float, int, Ints]:
+    """Time, dp and ideals between stages of the fastest plan below ``cutoff_s``; else cutoff, 0, empty."""
+    return _least_bottleneck_plan(
+        tuple(table), tuple(loads), tuple(widths), tuple(degrees), tuple(depths), sync_s_per_byte, cutoff_s
+    )
 
 
 @kernel
-def least_bottleneck_plan(
-    start_k: Ints,
-    end_e: NDArray[np.int32],
-    is_line: bool,
-    load_er: Floats,
-    limit_er: NDArray[np.int32],
-    work_e: Floats,
-    busy_e: Floats,
-    param_bytes_e: Floats,
-    rare_e: NDArray[np.uint8],
-    num_rare_most: int,
-    common_devices: int,
-    rare_devices: int,
-    num_devices: int,
-    count_c: Ints,
-    dp_c: Ints,
-    stages_least: int,
-    stages_most: int,
+def _least_bottleneck_plan(
+    plain_table: Plain,
+    plain_loads: Plain,
+    plain_widths: Plain,
+    plain_degrees: Plain,
+    plain_depths: Plain,
     sync_s_per_byte: float,
-    total_work_s: float,
-    transfer_s: float,
     cutoff_s: float,
-) -> tuple[float, int, NDArray[np.int64]]:
-    """Time, dp and ideals between stages of the fastest plan below ``cutoff_s``; else cutoff, 0, empty."""
+) -> tuple[float, int, Ints]:
+    table, loads, widths = StageTable(*plain_table), Loads(*plain_loads), Widths(*plain_widths)
+    degrees, depths = Degrees(*plain_degrees), Depths(*plain_depths)
+    # Unpacked once: every field access of a tuple in compiled code counts references.
+    start_k, end_e, limit_er, rare_e, is_line = (
+        table.start_k, table.end_e, table.limit_er, table.rare_e, table.is_line
+    )  # fmt: skip
+    param_bytes_e, load_er, work_e, busy_e = table.param_bytes_e, loads.load_er, loads.work_e, loads.busy_e
+    count_c, dp_c = degrees.count_c, degrees.dp_c
+    stages_least, stages_most, num_rare_most = depths.stages_least, depths.stages_most, widths.num_rare_most
     num_ideals = len(start_k) - 1
     full = num_ideals - 1
-    fewest = fewest_microbatches(
-        stages_most, num_rare_most, common_devices, rare_devices, num_devices, count_c, dp_c, False
-    )
+    fewest = fewest_microbatches(stages_most, widths, degrees, False)
     best = cutoff_s
     best_dp = best_stages = best_rare = 0
     best_first = -1
@@ -62,27 +68,14 @@ def least_bottleneck_plan(
     slowest_szk[0, 0, full] = 0.0
     for s in range(1, stages_most + 1):
         if not best >= 0.98 * cuts_for:  # older cuts stay valid, they only cut less
-            load_cuts(
-                best,
-                s,
-                stages_least,
-                fewest,
-                start_k,
-                work_e,
-                busy_e,
-                is_line,
-                total_work_s,
-                transfer_s,
-                True,
-                cut_s,
-            )
+            load_cuts(table, loads, stages_least, fewest, best, s, True, cut_s)
             cuts_for = best
         if cut_s[s] == 0.0:
             break
         for z in range(min(s, num_rare_most) + 1):
-            devices = (s - z) * common_devices + z * rare_devices
+            devices = devices_of(widths, s, z)
             first_c[z] = 0
-            while first_c[z] < len(dp_c) and dp_c[first_c[z]] * devices > num_devices:
+            while first_c[z] < len(dp_c) and dp_c[first_c[z]] * devices > widths.num_devices:
                 first_c[z] += 1
         if s >= stages_least:
             for e in range(start_k[0], start_k[1]):

@@ -17,18 +17,45 @@ Axis letters: c = chip, t = layer type, o = option (a depth and a degree).
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 
 from rephaze.compiled import inner, kernel
 from rephaze.errors import SpecError
-from rephaze.place.arrays import Floats, Ints
-from rephaze.place.paper_bounds import lower_paper_line
-from rephaze.place.prepare import Options, PreparedGraph, options_of
+from rephaze.place.paper_bounds import LineTypes, Pipelines, lower_paper_line
+from rephaze.place.prepare import PreparedGraph, options_of
 from rephaze.place.solver import Placer
+from rephaze.place.tables import Floats, Ints, Options
 from rephaze.types.placement import PlacementModel
 
 _BISECTION_STEP = 1e-3
+
+
+class LayerTypes(NamedTuple):
+    """A graph's layers by type; the types along a line, where they form one."""
+
+    num_t: Ints
+    """Layers of each type."""
+    held_t: Ints
+    """The same, each layer counted once for every device it holds."""
+    run_type: Ints
+    """Types along the line, and how often each follows itself; empty if the layers branch."""
+    run_length: Ints
+
+
+class OptionTable(NamedTuple):
+    """A graph's ``Options`` with what its bound needs to know of each."""
+
+    depth_o: Ints
+    count_o: Ints
+    once_s_o: Floats
+    next_depth_o: Ints
+    """Where the next depth's options start."""
+    transfer_s_o: Floats
+    """Least time of one transfer."""
+    most_devices_o: Ints
+    """Devices one pipeline can have: the others need theirs."""
 
 
 class ChipBounds:
@@ -48,13 +75,18 @@ class ChipBounds:
         self._placer = placer
         self._type_of = np.array(layer_type_of, dtype=np.int64)
         self._num_of_t = np.bincount(self._type_of).astype(np.int64)
-        self._run_type, self._run_length = self._runs()
+        run_type, run_length = self._runs()
         self._options = []
         for prepared in placer.prepared:
             options = self._list_options(prepared)
-            next_depth_o = np.searchsorted(options.depth_o, options.depth_o, side="right")
-            transfer_s_o = self._least_transfers(prepared, options)
-            self._options.append((prepared, options, next_depth_o, transfer_s_o))
+            types = LayerTypes(self._num_of_t, self._held(prepared), run_type, run_length)
+            table = OptionTable(
+                *options,
+                next_depth_o=np.searchsorted(options.depth_o, options.depth_o, side="right"),
+                transfer_s_o=self._least_transfers(prepared, options),
+                most_devices_o=self._most_devices(prepared, options),
+            )
+            self._options.append((prepared, types, table))
 
     def batch_s(self, times: Sequence[tuple[Floats, Floats]]) -> Floats:
         """For each chip, a time no plan beats; infinite where no plan fits.
@@ -65,38 +97,42 @@ class ChipBounds:
         """
         is_paper = self._placer.problem.cost_model is PlacementModel.PAPER
         bound_c = np.full(len(times[0][0]), np.inf)
-        for prepared, options, next_depth_o, transfer_s_o in self._options:
+        for prepared, types, options in self._options:
             forward_ct, backward_ct = times[prepared.position]
             if is_paper and self._placer.shape.is_line:
-                self._lower_paper_line(bound_c, prepared, forward_ct, backward_ct)
+                self._lower_paper_line(bound_c, prepared, types, forward_ct, backward_ct)
                 continue
             work_ct = np.ascontiguousarray(np.asarray(forward_ct) + np.asarray(backward_ct), dtype=np.float64)
-            _lower(
-                bound_c, work_ct, self._num_of_t, self._run_type, self._run_length, options.depth_o,
-                options.count_o, options.once_s_o, next_depth_o, transfer_s_o, self._members(prepared),
-                self._most_devices(prepared, options), is_paper,
-            )  # fmt: skip
+            _lower(bound_c, work_ct, types, options, is_paper)
         return bound_c
 
     def _lower_paper_line(
-        self, bound_c: Floats, prepared: PreparedGraph, forward_ct: Floats, backward_ct: Floats
+        self,
+        bound_c: Floats,
+        prepared: PreparedGraph,
+        types: LayerTypes,
+        forward_ct: Floats,
+        backward_ct: Floats,
     ) -> None:
         depths = range(1, prepared.stages_most + 1)
         lower_paper_line(
             bound_c,
             np.ascontiguousarray(forward_ct, dtype=np.float64),
             np.ascontiguousarray(backward_ct, dtype=np.float64),
-            self._type_of[list(self._placer.shape.order)],
-            prepared.arrays.param_bytes_v,
-            prepared.stages_least,
-            np.array([0, *map(prepared.fewest_devices, depths)], dtype=np.int64),
-            self._placer.problem.cluster.num_devices,
-            prepared.count_c,
-            prepared.dp_c,
+            LineTypes(
+                type_v=self._type_of[list(self._placer.shape.order)],
+                param_bytes_v=prepared.arrays.layers.param_bytes_v,
+                held_t=types.held_t,
+            ),
+            Pipelines(
+                stages_least=prepared.stages_least,
+                devices_s=np.array([0, *map(prepared.fewest_devices, depths)], dtype=np.int64),
+                num_devices=self._placer.problem.cluster.num_devices,
+                transfer_s=float(prepared.transfer_s_l[-1]),
+                must_replay=prepared.must_replay,
+            ),
+            prepared.degrees,
             4.0 / float(self._placer.links.bytes_per_s_l[-1]),
-            float(prepared.transfer_s_l[-1]),
-            prepared.must_replay,
-            self._members(prepared),
         )
 
     def _runs(self) -> tuple[Ints, Ints]:
@@ -107,12 +143,11 @@ class ChipBounds:
         starts = np.flatnonzero(np.concatenate(([True], type_v[1:] != type_v[:-1])))
         return type_v[starts], np.diff(np.concatenate((starts, [len(type_v)]))).astype(np.int64)
 
-    def _members(self, prepared: PreparedGraph) -> Ints:
-        """By layer type, how often a layer counts and the devices it holds, multiplied."""
-        wide_v = prepared.arrays.wide_v
-        members_v = np.where(wide_v == 1, prepared.graph.tp, 1)
+    def _held(self, prepared: PreparedGraph) -> Ints:
+        """By layer type, the devices its layers hold."""
+        devices_v = np.where(prepared.arrays.layers.wide_v == 1, prepared.graph.tp, 1)
         type_v = self._type_of[list(self._placer.shape.order)]
-        return np.bincount(type_v, weights=members_v, minlength=len(self._num_of_t)).astype(np.int64)
+        return np.bincount(type_v, weights=devices_v, minlength=len(self._num_of_t)).astype(np.int64)
 
     def _most_devices(self, prepared: PreparedGraph, options: Options) -> Ints:
         """For each option, the devices one pipeline can have: the others need theirs.
@@ -120,11 +155,12 @@ class ChipBounds:
         An option also stands for the degrees after it that were not listed, since they have more microbatches and
         save nothing at the end of the batch: those have fewer pipelines, so each may have more devices.
         """
-        position_o = np.searchsorted(prepared.count_c, options.count_o)
+        count_c, dp_c = prepared.degrees
+        position_o = np.searchsorted(count_c, options.count_o)
         is_last_o = np.append(options.depth_o[1:] != options.depth_o[:-1], True)[: len(position_o)]
-        following_o = np.where(is_last_o, len(prepared.dp_c), np.append(position_o[1:], 0)[: len(position_o)])
+        following_o = np.where(is_last_o, len(dp_c), np.append(position_o[1:], 0)[: len(position_o)])
         num_devices = self._placer.problem.cluster.num_devices
-        most: Ints = num_devices // prepared.dp_c[following_o - 1]
+        most: Ints = num_devices // dp_c[following_o - 1]
         return most
 
     def _least_transfers(self, prepared: PreparedGraph, options: Options) -> Floats:
@@ -141,7 +177,7 @@ class ChipBounds:
     def _list_options(self, prepared: PreparedGraph) -> Options:
         """The graph's options with what repeated layers add: some stage holds its share of them, rounded up."""
         placer = self._placer
-        params_v = prepared.arrays.param_bytes_v
+        params_v = prepared.arrays.layers.param_bytes_v
         type_v = self._type_of[list(placer.shape.order)]
         depths = np.arange(1, prepared.stages_most + 1)
         heaviest_s = np.maximum(params_v.sum() / depths, params_v.max())
@@ -154,22 +190,12 @@ class ChipBounds:
 
 
 @kernel
-def _lower(
-    bound_c: Floats,
-    work_ct: Floats,
-    num_of_t: Ints,
-    run_type: Ints,
-    run_length: Ints,
-    depth_o: Ints,
-    count_o: Ints,
-    once_s_o: Floats,
-    next_depth_o: Ints,
-    transfer_s_o: Floats,
-    held_t: Ints,
-    most_devices_o: Ints,
-    is_paper: bool,
-) -> None:
+def _lower(bound_c: Floats, work_ct: Floats, types: LayerTypes, options: OptionTable, is_paper: bool) -> None:
     """Lower ``bound_c`` to this graph's bound where that is less."""
+    # Unpacked once: every field access of a tuple in compiled code counts references.
+    num_of_t, held_t, run_type, run_length = types.num_t, types.held_t, types.run_type, types.run_length
+    depth_o, count_o, once_s_o = options.depth_o, options.count_o, options.once_s_o
+    next_depth_o, transfer_s_o, most_devices_o = options.next_depth_o, options.transfer_s_o, options.most_devices_o
     num_types = len(num_of_t)
     for c in range(len(bound_c)):
         work = largest = device_work = 0.0

@@ -15,69 +15,76 @@ Axis letters: e = stage, r = recompute mode (none, block, stage), v = layer, k =
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
 from rephaze.compiled import inner, kernel
-from rephaze.place.arrays import Floats, GraphArrays, GraphShape, Ints
-from rephaze.place.stages import StageTable
+from rephaze.place.arrays import GraphArrays, GraphShape
+from rephaze.place.tables import (
+    BLOCK,
+    NONE,
+    NUM_MODES,
+    STAGE,
+    Flags,
+    Floats,
+    Ints,
+    LayerTimes,
+    LinkRows,
+    Plain,
+    ShortInts,
+    StageTable,
+    Wire,
+)
 
 
 def load_stages(
     arrays: GraphArrays,
     shape: GraphShape,
     table: StageTable,
-    forward_s_v: Floats,
-    backward_s_v: Floats,
-    bytes_per_s: float,
-    latency_s: float,
+    times: LayerTimes,
+    wire: Wire,
     must_replay: bool,
 ) -> tuple[Floats, Floats, Floats]:
     """Of a table's stages: loads (stage x recompute mode), bare work, and that with a replay they must do."""
     if shape.is_line:
         return _line_loads(
-            table.start_k, forward_s_v, backward_s_v, arrays.in_start, arrays.in_src, arrays.in_bytes,
-            arrays.out_start, arrays.out_dst, arrays.out_bytes, arrays.has_skips, bytes_per_s, latency_s,
-            must_replay,
-        )  # fmt: skip
+            table.start_k, tuple(times), tuple(arrays.entering), tuple(arrays.leaving), tuple(wire), must_replay
+        )
     return _branching_loads(
-        table.start_k, table.end_e, shape.members_kv, forward_s_v, backward_s_v, arrays.in_start,
-        arrays.in_src, arrays.in_bytes, arrays.out_start, arrays.out_dst, arrays.out_bytes, bytes_per_s,
-        latency_s, must_replay,
-    )  # fmt: skip
+        table.start_k, table.end_e, shape.members_kv, times, arrays.entering, arrays.leaving, wire, must_replay
+    )
 
 
 @inner
-def _transfer(payload_bytes: float, bytes_per_s: float, latency_s: float) -> float:
+def _transfer(payload_bytes: float, wire: Wire) -> float:
     """Time of one message; nothing to send takes no time."""
-    return payload_bytes / bytes_per_s + latency_s if payload_bytes > 0.0 else 0.0
+    return payload_bytes / wire.bytes_per_s + wire.latency_s if payload_bytes > 0.0 else 0.0
 
 
 @kernel
 def _line_loads(
     start_k: Ints,
-    forward_v: Floats,
-    backward_v: Floats,
-    in_start: Ints,
-    in_src: Ints,
-    in_bytes: Floats,
-    out_start: Ints,
-    out_dst: Ints,
-    out_bytes: Floats,
-    has_skips: bool,
-    bytes_per_s: float,
-    latency_s: float,
+    plain_times: Plain,
+    plain_entering: Plain,
+    plain_leaving: Plain,
+    plain_wire: Plain,
     must_replay: bool,
 ) -> tuple[Floats, Floats, Floats]:
     """Loads of intervals, each from the one before it."""
+    times, wire = LayerTimes(*plain_times), Wire(*plain_wire)
+    entering, leaving = LinkRows(*plain_entering), LinkRows(*plain_leaving)
+    # Unpacked once: every field access of a tuple in compiled code counts references.
+    forward_v, backward_v = times.forward_s_v, times.backward_s_v
+    in_start, in_src, in_bytes = entering.start_v, entering.other, entering.payload_bytes
+    out_start, out_bytes = leaving.start_v, leaving.payload_bytes
     n = len(forward_v)
+    has_skips = len(in_src) > n - 1
     num_stages = start_k[n]
-    load = np.empty((num_stages, 3))
+    load = np.empty((num_stages, NUM_MODES))
     work = np.empty(num_stages)
     busy = np.empty(num_stages) if must_replay else work
     for i in range(n):
         wait = 0.0
         if i > 0 and not has_skips:
-            wait = _transfer(in_bytes[in_start[i]], bytes_per_s, latency_s)
+            wait = _transfer(in_bytes[in_start[i]], wire)
         ready = wait
         replay = backward = 0.0
         for e in range(start_k[i], start_k[i + 1]):
@@ -85,7 +92,7 @@ def _line_loads(
             if has_skips:
                 for at in range(in_start[j], in_start[j + 1]):
                     if in_src[at] < i:
-                        ready = max(ready, _transfer(in_bytes[at], bytes_per_s, latency_s))
+                        ready = max(ready, _transfer(in_bytes[at], wire))
             ready += forward_v[j]
             replay += forward_v[j]
             backward += backward_v[j]
@@ -95,32 +102,22 @@ def _line_loads(
             # Without skips the gradient comes in at layer j alone.
             wait = 0.0
             if j < n - 1 and not has_skips:
-                wait = _transfer(out_bytes[out_start[j]], bytes_per_s, latency_s)
-            load[e, 0] = ready + (wait + backward)
-            load[e, 1] = ready + (wait + replay + backward)
-            load[e, 2] = ready + max(replay + backward, wait + backward)
+                wait = _transfer(out_bytes[out_start[j]], wire)
+            load[e, NONE] = ready + (wait + backward)
+            load[e, BLOCK] = ready + (wait + replay + backward)
+            load[e, STAGE] = ready + max(replay + backward, wait + backward)
             if has_skips:
-                load[e, 2] = ready  # for the next pass, which adds the gradients
+                load[e, STAGE] = ready  # for the next pass, which adds the gradients
     if has_skips:
-        _add_line_gradients(
-            start_k, forward_v, backward_v, out_start, out_dst, out_bytes, bytes_per_s, latency_s, load
-        )
+        _add_line_gradients(start_k, times, leaving, wire, load)
     return load, work, busy
 
 
 @inner
-def _add_line_gradients(
-    start_k: Ints,
-    forward_v: Floats,
-    backward_v: Floats,
-    out_start: Ints,
-    out_dst: Ints,
-    out_bytes: Floats,
-    bytes_per_s: float,
-    latency_s: float,
-    load: Floats,
-) -> None:
+def _add_line_gradients(start_k: Ints, times: LayerTimes, leaving: LinkRows, wire: Wire, load: Floats) -> None:
     """Replace the backward part of each load by one that waits for gradients wherever they enter."""
+    forward_v, backward_v = times.forward_s_v, times.backward_s_v
+    out_start, out_dst, out_bytes = leaving.start_v, leaving.other, leaving.payload_bytes
     n = len(forward_v)
     for j in range(n):
         plain = within = replay = backward = 0.0
@@ -128,17 +125,17 @@ def _add_line_gradients(
             wait = 0.0
             for at in range(out_start[i], out_start[i + 1]):
                 if out_dst[at] > j:
-                    wait = max(wait, _transfer(out_bytes[at], bytes_per_s, latency_s))
+                    wait = max(wait, _transfer(out_bytes[at], wire))
             plain = max(plain, wait) + backward_v[i]
             within = max(within, wait) + (forward_v[i] + backward_v[i])
             replay += forward_v[i]
             backward += backward_v[i]
             e = start_k[i] + j - i
             if e < start_k[i + 1]:
-                ready = load[e, 2]
-                load[e, 0] = ready + plain
-                load[e, 1] = ready + within
-                load[e, 2] = ready + max(replay + backward, plain)
+                ready = load[e, STAGE]
+                load[e, NONE] = ready + plain
+                load[e, BLOCK] = ready + within
+                load[e, STAGE] = ready + max(replay + backward, plain)
 
 
 @inner
@@ -163,28 +160,25 @@ def _latest_finish(wait_v: Floats, work_v: Floats, inside: Ints, count: int) -> 
 @kernel
 def _branching_loads(
     start_k: Ints,
-    end_e: NDArray[np.int32],
-    members_kv: NDArray[np.uint8],
-    forward_v: Floats,
-    backward_v: Floats,
-    in_start: Ints,
-    in_src: Ints,
-    in_bytes: Floats,
-    out_start: Ints,
-    out_dst: Ints,
-    out_bytes: Floats,
-    bytes_per_s: float,
-    latency_s: float,
+    end_e: ShortInts,
+    members_kv: Flags,
+    times: LayerTimes,
+    entering: LinkRows,
+    leaving: LinkRows,
+    wire: Wire,
     must_replay: bool,
 ) -> tuple[Floats, Floats, Floats]:
     """Loads of differences of nested ideals."""
+    forward_v, backward_v = times.forward_s_v, times.backward_s_v
+    in_start, in_src, in_bytes = entering.start_v, entering.other, entering.payload_bytes
+    out_start, out_dst, out_bytes = leaving.start_v, leaving.other, leaving.payload_bytes
     num_ideals, n = members_kv.shape
-    load = np.empty((len(end_e), 3))
+    load = np.empty((len(end_e), NUM_MODES))
     work = np.empty(len(end_e))
     busy = np.empty(len(end_e)) if must_replay else work
     both_v = forward_v + backward_v
-    in_wait = np.array([_transfer(payload, bytes_per_s, latency_s) for payload in in_bytes])
-    out_wait = np.array([_transfer(payload, bytes_per_s, latency_s) for payload in out_bytes])
+    in_wait = np.array([_transfer(payload, wire) for payload in in_bytes])
+    out_wait = np.array([_transfer(payload, wire) for payload in out_bytes])
     wait = np.zeros(n)
     inside = np.empty(n, dtype=np.int64)
     for k in range(num_ideals):
@@ -222,7 +216,7 @@ def _branching_loads(
             work[e] = replay + backward
             if must_replay:
                 busy[e] = 2 * replay + backward
-            load[e, 0] = ready + plain
-            load[e, 1] = ready + within
-            load[e, 2] = ready + max(replay + backward, plain)
+            load[e, NONE] = ready + plain
+            load[e, BLOCK] = ready + within
+            load[e, STAGE] = ready + max(replay + backward, plain)
     return load, work, busy

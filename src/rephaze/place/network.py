@@ -7,29 +7,10 @@ starts at every multiple of g.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
-from numpy.typing import NDArray
 
+from rephaze.place.tables import Links
 from rephaze.types.cluster import Cluster
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Links:
-    """A cluster's levels as arrays, innermost first.
-
-    What crosses a level also passes those inside it: bandwidths are the least, latencies the greatest so far.
-    """
-
-    num_devices_l: NDArray[np.int64]
-    bytes_per_s_l: NDArray[np.float64]
-    latency_s_l: NDArray[np.float64]
-
-    @property
-    def num_levels(self) -> int:
-        """Number of levels."""
-        return len(self.num_devices_l)
 
 
 def links_of(cluster: Cluster) -> Links:

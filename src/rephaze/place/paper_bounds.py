@@ -11,10 +11,37 @@ Axis letters: c = chip, t = layer type, v = layer, s = depth, a = candidate degr
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 
 from rephaze.compiled import inner, kernel
-from rephaze.place.arrays import Floats, Ints
+from rephaze.place.tables import Degrees, Floats, Ints
+
+
+class LineTypes(NamedTuple):
+    """A line of layers by type."""
+
+    type_v: Ints
+    """Column of each layer in the times."""
+    param_bytes_v: Floats
+    held_t: Ints
+    """By type, layers times the devices each holds."""
+
+
+class Pipelines(NamedTuple):
+    """What pipelines a graph allows."""
+
+    stages_least: int
+    """No plan is shallower."""
+    devices_s: Ints
+    """Fewest devices of a pipeline by its depth, from 0 to the deepest."""
+    num_devices: int
+    """In the cluster."""
+    transfer_s: float
+    """Least time between two stages."""
+    must_replay: bool
+    """All stages but the last run their forward pass twice."""
 
 
 @kernel
@@ -22,17 +49,10 @@ def lower_paper_line(
     bound_c: Floats,
     forward_ct: Floats,
     backward_ct: Floats,
-    type_v: Ints,
-    params_v: Floats,
-    stages_least: int,
-    devices_s: Ints,
-    num_devices: int,
-    count_a: Ints,
-    dp_a: Ints,
+    line: LineTypes,
+    pipelines: Pipelines,
+    degrees: Degrees,
     seconds_per_byte: float,
-    transfer_s: float,
-    must_replay: bool,
-    held_t: Ints,
 ) -> None:
     """Lower ``bound_c`` to this graph's bound where that is less.
 
@@ -40,18 +60,16 @@ def lower_paper_line(
         bound_c: Bounds so far.
         forward_ct: Forward seconds.
         backward_ct: Backward seconds.
-        type_v: Column of each layer of the line.
-        params_v: Bytes of parameters of each layer.
-        stages_least: No plan is shallower.
-        devices_s: Fewest devices of a pipeline by its depth, from 0.
-        num_devices: In the cluster.
-        count_a: Microbatches of a pipeline, rising.
-        dp_a: Degree, falling.
+        line: The layers.
+        pipelines: What holds them.
+        degrees: Candidates.
         seconds_per_byte: Of summing gradients over many replicas.
-        transfer_s: Least time between two stages.
-        must_replay: All stages but the last run their forward pass twice.
-        held_t: By type, layers times the devices each holds.
     """
+    # Unpacked once: every field access of a tuple in compiled code counts references.
+    type_v, params_v, held_t = line.type_v, line.param_bytes_v, line.held_t
+    devices_s, num_devices = pipelines.devices_s, pipelines.num_devices
+    transfer_s, must_replay = pipelines.transfer_s, pipelines.must_replay
+    count_a, dp_a = degrees.count_c, degrees.dp_c
     num_types = len(held_t)
     num_layers = len(type_v)
     rest_t = np.empty(num_types, dtype=np.int64)
@@ -65,7 +83,7 @@ def lower_paper_line(
             total += forward_ct[c, type_v[v]] + backward_ct[c, type_v[v]]
             replay += forward_ct[c, type_v[v]]
         best = bound_c[c]
-        for depth in range(stages_least, len(devices_s)):
+        for depth in range(pipelines.stages_least, len(devices_s)):
             if total + (2 * depth - 2) * transfer_s >= best:
                 # Even with one microbatch: S times the slowest load is no less than the sum of all.
                 break

@@ -9,9 +9,8 @@ from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
 import numpy as np
-from numpy.typing import NDArray
 
-from rephaze.place.arrays import Floats, GraphArrays, GraphShape, Ints, arrays_of
+from rephaze.place.arrays import GraphArrays, GraphShape, arrays_of
 from rephaze.place.degrees import (
     UNLIMITED,
     candidate_degrees,
@@ -19,22 +18,21 @@ from rephaze.place.degrees import (
     list_options,
     shallowest_depth,
 )
-from rephaze.place.network import Links
-from rephaze.place.stages import MemoryRules, StageTable, tabulate_stages
+from rephaze.place.stages import TiedCopies, tabulate_stages
+from rephaze.place.tables import (
+    NONE,
+    Degrees,
+    Depths,
+    Floats,
+    Ints,
+    Links,
+    MemoryRules,
+    Options,
+    StageTable,
+    UpdateRates,
+    Widths,
+)
 from rephaze.types.placement import LayerGraph, PlacementModel, PlacementProblem, PlanLimits, RecomputePolicy
-
-Run = tuple[Ints, Ints, int, int, int]
-"""One search: microbatches and dp of its candidates, least and most stages, most microbatches in flight."""
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Options:
-    """Depths and degrees a plan of a graph can have, with the least time of what happens once a batch."""
-
-    depth_o: Ints
-    count_o: Ints
-    """Microbatches a pipeline works through."""
-    once_s_o: Floats
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -46,13 +44,9 @@ class PreparedGraph:
     graph: LayerGraph
     arrays: GraphArrays
     table: StageTable
-    rare_e: NDArray[np.uint8]
-    """1 where a stage has the rarer of the two widths (one device, or the tensor-parallel group)."""
-    num_rare_most: int
-    common_devices: int
-    rare_devices: int
-    count_c: Ints
-    dp_c: Ints
+    tied: TiedCopies
+    widths: Widths
+    degrees: Degrees
     stages_least: int
     """Asked for, or the fewest that fit in memory."""
     stages_most: int
@@ -65,24 +59,26 @@ class PreparedGraph:
     options: Options
     must_replay: bool
     """Every stage with two or more microbatches in flight runs its forward pass again."""
-    runs_l: list[list[Run]] = field(default_factory=list)
+    runs_l: list[list[tuple[Degrees, Depths]]] = field(default_factory=list)
     """Searches of the 1f1b model, by network level."""
 
     def fewest_devices(self, num_stages: int) -> int:
         """Devices of the narrowest pipeline of so many stages; where some layer is wide, one stage is."""
-        if self.rare_devices < self.common_devices:
-            num_rare = min(num_stages - 1, self.num_rare_most)
+        widths = self.widths
+        if widths.rare_devices < widths.common_devices:
+            num_rare = min(num_stages - 1, widths.num_rare_most)
         else:
-            num_rare = min(num_stages, self.num_rare_most, 1)
-        return (num_stages - num_rare) * self.common_devices + num_rare * self.rare_devices
+            num_rare = min(num_stages, widths.num_rare_most, 1)
+        return (num_stages - num_rare) * widths.common_devices + num_rare * widths.rare_devices
 
     def most_stages(self, num_devices: int) -> int:
         """Stages of the longest pipeline on so many devices."""
+        widths = self.widths
         num_rare = 0
-        if self.rare_devices < self.common_devices:
-            num_rare = min(self.num_rare_most, num_devices // self.rare_devices)
-        rest = num_devices - num_rare * self.rare_devices
-        return min(self.stages_most, num_rare + rest // self.common_devices)
+        if widths.rare_devices < widths.common_devices:
+            num_rare = min(widths.num_rare_most, num_devices // widths.rare_devices)
+        rest = num_devices - num_rare * widths.rare_devices
+        return min(self.stages_most, num_rare + rest // widths.common_devices)
 
 
 _NO_OPTIONS = Options(
@@ -99,38 +95,28 @@ def prepare_graph(
     num_devices, num_layers = problem.cluster.num_devices, len(graph.layers)
     arrays = arrays_of(graph, shape)
     rules = memory_rules(problem, limits)
-    table = tabulate_stages(arrays, shape, rules)
-    num_wide = int(arrays.wide_v.sum())
-    num_narrow = num_layers - num_wide
-    if graph.tp == 1 or num_wide == 0:
-        common, rare, num_rare, rare_e = 1, 1, 0, np.zeros_like(table.wide_e)
-    elif num_narrow <= num_wide:
-        common, rare, num_rare, rare_e = graph.tp, 1, num_narrow, (1 - table.wide_e).astype(np.uint8)
-    else:
-        common, rare, num_rare, rare_e = 1, graph.tp, num_wide, table.wide_e
-    count_c, dp_c = candidate_degrees(problem.microbatches_of(graph), num_devices, limits.dp)
+    widths = _widths(graph, arrays, num_devices)
+    table, tied = tabulate_stages(arrays, shape, rules, widths)
+    degrees = candidate_degrees(problem.microbatches_of(graph), num_devices, limits.dp)
     prepared = PreparedGraph(
         position=position,
         graph=graph,
         arrays=arrays,
         table=table,
-        rare_e=rare_e,
-        num_rare_most=num_rare,
-        common_devices=common,
-        rare_devices=rare,
-        count_c=count_c,
-        dp_c=dp_c,
+        tied=tied,
+        widths=widths,
+        degrees=degrees,
         stages_least=limits.pp or 1,
         stages_most=min(num_layers, limits.pp or num_layers),
-        depth_matters=bool((table.limit_er[:, 0] < min(num_layers, num_devices)).any()),
+        depth_matters=bool((table.limit_er[:, NONE] < min(num_layers, num_devices)).any()),
         fewest_s=np.zeros(1, dtype=np.int64),
         transfer_s_l=_least_transfers(graph, shape, links, is_paper),
         options=_NO_OPTIONS,
-        must_replay=rules.mode_limit_r[0] <= 1 < num_devices,
+        must_replay=rules.mode_limit_r[NONE] <= 1 < num_devices,
     )
-    stages_most = prepared.most_stages(num_devices // int(dp_c[-1])) if len(dp_c) else 0
-    fewest_s = fewest_microbatches(stages_most, num_rare, common, rare, num_devices, count_c, dp_c, False)
-    fitting = shallowest_depth(table.start_k, table.end_e, table.limit_er, fewest_s, is_paper)
+    stages_most = prepared.most_stages(num_devices // int(degrees.dp_c[-1])) if len(degrees.dp_c) else 0
+    fewest_s = fewest_microbatches(stages_most, widths, degrees, False)
+    fitting = shallowest_depth(table, fewest_s, is_paper)
     prepared = replace(
         prepared,
         stages_least=max(prepared.stages_least, int(fitting)),
@@ -139,7 +125,8 @@ def prepare_graph(
     )
     # Some stage holds an even share of the parameters, and some stage the largest layer.
     depths = np.arange(1, stages_most + 1)
-    even_s = np.maximum(arrays.param_bytes_v.sum() / depths, arrays.param_bytes_v.max())
+    params_v = arrays.layers.param_bytes_v
+    even_s = np.maximum(params_v.sum() / depths, params_v.max())
     prepared = replace(prepared, options=options_of(prepared, problem, shape, links, even_s))
     if is_paper:
         return prepared
@@ -159,24 +146,30 @@ def options_of(
     depths = range(1, prepared.stages_most + 1)
     if is_paper:
         # Only the first stage's count: on a line it holds the first layer.
-        first = float(prepared.arrays.param_bytes_v[0]) if shape.is_line else 0.0
+        first = float(prepared.arrays.layers.param_bytes_v[0]) if shape.is_line else 0.0
         heaviest_bytes_s = np.full(len(depths), first)
-    gradient_ratio, step_s_per_byte = batch_end_rates(problem)
     depth_o, count_o, once_s_o = list_options(
-        prepared.stages_least, np.array([0, *map(prepared.fewest_devices, depths)], dtype=np.int64),
-        np.concatenate([[0.0], heaviest_bytes_s]), problem.cluster.num_devices, prepared.count_c, prepared.dp_c,
-        links.num_devices_l, links.bytes_per_s_l, links.latency_s_l, gradient_ratio, step_s_per_byte, is_paper,
-    )  # fmt: skip
+        prepared.stages_least,
+        np.array([0, *map(prepared.fewest_devices, depths)], dtype=np.int64),
+        np.concatenate([[0.0], heaviest_bytes_s]),
+        problem.cluster.num_devices,
+        prepared.degrees,
+        links,
+        update_rates(problem),
+        is_paper,
+    )
     return Options(depth_o=depth_o, count_o=count_o, once_s_o=once_s_o)
 
 
-def batch_end_rates(problem: PlacementProblem) -> tuple[float, float]:
-    """Gradient bytes a weight byte, and seconds of the optimizer's step a weight byte."""
+def update_rates(problem: PlacementProblem) -> UpdateRates:
+    """What the end of a batch takes by weight, in this precision and with this HBM."""
     precision = problem.precision
     step_s_per_byte = 0.0
     if problem.hbm_bytes_per_s:
         step_s_per_byte = precision.step_bytes / precision.weight_bytes / problem.hbm_bytes_per_s
-    return precision.gradient_bytes / precision.weight_bytes, step_s_per_byte
+    return UpdateRates(
+        gradient_ratio=precision.gradient_bytes / precision.weight_bytes, step_s_per_byte=step_s_per_byte
+    )
 
 
 def memory_rules(problem: PlacementProblem, limits: PlanLimits) -> MemoryRules:
@@ -195,6 +188,19 @@ def memory_rules(problem: PlacementProblem, limits: PlanLimits) -> MemoryRules:
     )
 
 
+def _widths(graph: LayerGraph, arrays: GraphArrays, num_devices: int) -> Widths:
+    """A stage with a wide layer takes the tensor-parallel group, any other one device."""
+    num_wide = int(arrays.layers.wide_v.sum())
+    num_narrow = len(graph.layers) - num_wide
+    if graph.tp == 1 or num_wide == 0:
+        common, rare, num_rare = 1, 1, 0
+    elif num_narrow <= num_wide:
+        common, rare, num_rare = graph.tp, 1, num_narrow
+    else:
+        common, rare, num_rare = 1, graph.tp, num_wide
+    return Widths(common_devices=common, rare_devices=rare, num_rare_most=num_rare, num_devices=num_devices)
+
+
 def _least_transfers(graph: LayerGraph, shape: GraphShape, links: Links, is_paper: bool) -> Floats:
     """By level. Every cut of a line crosses a link between neighbours; other graphs may cross none."""
     neighbours = set(pairwise(shape.order))
@@ -205,7 +211,7 @@ def _least_transfers(graph: LayerGraph, shape: GraphShape, links: Links, is_pape
     return least / links.bytes_per_s_l + (0.0 if is_paper else links.latency_s_l)
 
 
-def _runs(prepared: PreparedGraph, num_devices: int, links: Links, level: int) -> list[Run]:
+def _runs(prepared: PreparedGraph, num_devices: int, links: Links, level: int) -> list[tuple[Degrees, Depths]]:
     """The searches one network level takes.
 
     One covers the plans with at least as many microbatches as stages. Where depth matters, those with fewer
@@ -216,14 +222,15 @@ def _runs(prepared: PreparedGraph, num_devices: int, links: Links, level: int) -
     least, most = prepared.stages_least, min(prepared.stages_most, prepared.most_stages(reach))
     if most < least:
         return []
-    runs = [(prepared.count_c, prepared.dp_c, least, most, UNLIMITED)]
-    for c in range(len(prepared.dp_c) if prepared.depth_matters else 0):
-        count = int(prepared.count_c[c])
+    count_c, dp_c = prepared.degrees
+    runs = [(prepared.degrees, Depths(least, most, UNLIMITED, at_least_depth=prepared.depth_matters))]
+    for c in range(len(dp_c) if prepared.depth_matters else 0):
+        count = int(count_c[c])
         if count >= most:
             break
-        own_most = min(most, prepared.most_stages(min(reach, num_devices // int(prepared.dp_c[c]))))
-        if max(least, count + 1) <= own_most:
-            one = slice(c, c + 1)
-            own_least = max(least, count + 1)
-            runs.append((prepared.count_c[one], prepared.dp_c[one], own_least, own_most, count))
+        own_least = max(least, count + 1)
+        own_most = min(most, prepared.most_stages(min(reach, num_devices // int(dp_c[c]))))
+        if own_least <= own_most:
+            one = Degrees(count_c=count_c[c : c + 1], dp_c=dp_c[c : c + 1])
+            runs.append((one, Depths(own_least, own_most, count, at_least_depth=False)))
     return runs

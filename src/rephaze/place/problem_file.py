@@ -1,18 +1,25 @@
 """Placement problems and plans as files: ``rephaze.placement-problem/1`` and ``rephaze.placement-plan/1``.
 
-Pydantic checks the shape of the text; the rules that join several fields are checked here, in the order a
-reader would meet them.
+Pydantic checks the shape of the text (``problem_schema``); the rules that join several fields are checked here, in
+the order a reader would meet them.
 """
 
 from __future__ import annotations
 
 import math
-from typing import Any, Literal
-
-from pydantic import BaseModel, ConfigDict, Field
+from typing import Any
 
 from rephaze.errors import SpecError
 from rephaze.place.precision import named_precision
+from rephaze.place.problem_schema import (
+    ClusterText,
+    GraphText,
+    PlanFileText,
+    PrecisionText,
+    ProblemText,
+    TiedText,
+    TrainingText,
+)
 from rephaze.types.checks import check_choice, check_count, check_number
 from rephaze.types.cluster import Cluster, NetworkLevel, flat_cluster
 from rephaze.types.files import check_format, validate
@@ -37,95 +44,6 @@ MAX_TP = 10_000
 """Greatest tensor-parallel degree, unless the cluster is larger."""
 
 
-class _Strict(BaseModel):
-    model_config = ConfigDict(extra="forbid", strict=True)
-
-
-class _LevelText(_Strict):
-    num_devices: int
-    bytes_per_s: float
-    latency_s: float = 0.0
-
-
-class _ClusterText(_Strict):
-    num_devices: int
-    device_memory_bytes: float
-    link_bytes_per_s: float | None = None
-    levels: list[_LevelText] | None = None
-    hbm_bytes_per_s: float | None = None
-
-
-class _PrecisionText(_Strict):
-    weight_bytes: float
-    gradient_bytes: float
-    state_bytes: float
-    step_bytes: float = 0.0
-
-
-class _TrainingText(_Strict):
-    num_microbatches: int | float | None = None
-    global_batch: int | None = None
-    recompute: bool | Literal["none", "block", "stage", "auto"] = "auto"
-    optimizer: str
-    precision: str | _PrecisionText | None = None
-
-
-class _LayerText(_Strict):
-    name: str
-    param_bytes: float
-    activation_bytes: float
-    forward_s: float
-    backward_s: float
-    tensor_parallel: bool = False
-    input_bytes: float | None = None
-    working_bytes: float = 0.0
-
-
-class _EdgeText(_Strict):
-    src: str
-    dst: str
-    bytes: float
-
-
-class _TiedText(_Strict):
-    layers: list[str] = Field(min_length=1)
-    param_bytes: float
-
-
-class _GraphText(_Strict):
-    tp: int
-    microbatch: int = 1
-    layers: list[_LayerText]
-    edges: list[_EdgeText]
-    tied: list[_TiedText] = []
-
-
-class _ProblemText(_Strict):
-    format: str
-    cost_model: Literal["paper", "1f1b"] = "1f1b"
-    cluster: _ClusterText
-    training: _TrainingText
-    graphs: list[_GraphText]
-
-
-class _StageText(_Strict):
-    layers: list[str]
-    recompute: Literal["none", "block", "stage"] | None = None
-
-
-class _PlanText(_Strict):
-    tp: int
-    dp: int
-    microbatch: int = 1
-    stages: list[_StageText]
-
-
-class _PlanFileText(_Strict):
-    format: str
-    problem: dict[str, Any]
-    plan: _PlanText
-
-
 def parse_problem(data: dict[str, Any]) -> PlacementProblem:
     """The problem a file holds.
 
@@ -133,7 +51,7 @@ def parse_problem(data: dict[str, Any]) -> PlacementProblem:
         SpecError: Naming the field, its value and the rule it breaks.
     """
     check_format(data, PROBLEM_FORMAT, "problem")
-    text = validate(_ProblemText, data)
+    text = validate(ProblemText, data)
     cost_model = PlacementModel(text.cost_model)
     cluster = _cluster(text.cluster, cost_model)
     check_number("cluster.device_memory_bytes", text.cluster.device_memory_bytes, at_least=1e-9)
@@ -163,7 +81,7 @@ def parse_problem(data: dict[str, Any]) -> PlacementProblem:
 def parse_plan(data: dict[str, Any]) -> tuple[PlacementProblem, Plan]:
     """The problem and the plan that a plan file holds."""
     check_format(data, PLAN_FORMAT, "plan file")
-    text = validate(_PlanFileText, data)
+    text = validate(PlanFileText, data)
     problem = parse_problem(text.problem)
     check_count("plan.dp", text.plan.dp)
     position = {layer.name: v for v, layer in enumerate(problem.graphs[0].layers)}
@@ -182,7 +100,7 @@ def parse_plan(data: dict[str, Any]) -> tuple[PlacementProblem, Plan]:
     return problem, Plan(tp=text.plan.tp, dp=text.plan.dp, microbatch=text.plan.microbatch, stages=tuple(stages))
 
 
-def _cluster(text: _ClusterText, cost_model: PlacementModel) -> Cluster:
+def _cluster(text: ClusterText, cost_model: PlacementModel) -> Cluster:
     check_count("cluster.num_devices", text.num_devices, at_most=2**30)
     if (text.link_bytes_per_s is None) == (text.levels is None):
         raise SpecError("cluster", text.link_bytes_per_s, "give link_bytes_per_s or levels, one of them")
@@ -199,7 +117,7 @@ def _cluster(text: _ClusterText, cost_model: PlacementModel) -> Cluster:
     return Cluster(num_devices=text.num_devices, levels=levels)
 
 
-def _microbatches(text: _TrainingText, cost_model: PlacementModel) -> int | None:
+def _microbatches(text: TrainingText, cost_model: PlacementModel) -> int | None:
     given = text.num_microbatches
     if given is None:
         if text.global_batch is None:
@@ -223,13 +141,13 @@ def _policy(given: bool | str, cost_model: PlacementModel) -> RecomputePolicy:
 
 
 def _precision(
-    given: str | _PrecisionText | None, optimizer: Optimizer, cost_model: PlacementModel
+    given: str | PrecisionText | None, optimizer: Optimizer, cost_model: PlacementModel
 ) -> PrecisionPolicy:
     if cost_model is PlacementModel.PAPER:
         if given not in (None, "paper"):
             raise SpecError("training.precision", given, "the paper's model has its own", "leave it out")
         return named_precision("paper", optimizer)
-    if isinstance(given, _PrecisionText):
+    if isinstance(given, PrecisionText):
         return PrecisionPolicy(
             name="custom",
             weight_bytes=given.weight_bytes,
@@ -240,7 +158,7 @@ def _precision(
     return named_precision(given or "mixed", optimizer)
 
 
-def _graph(field: str, text: _GraphText, max_tp: int, cost_model: PlacementModel) -> LayerGraph:
+def _graph(field: str, text: GraphText, max_tp: int, cost_model: PlacementModel) -> LayerGraph:
     check_count(f"{field}.tp", text.tp, at_most=max_tp)
     check_count(f"{field}.microbatch", text.microbatch)
     if not text.layers:
@@ -300,7 +218,7 @@ def _graph(field: str, text: _GraphText, max_tp: int, cost_model: PlacementModel
 
 
 def _tied(
-    field: str, text: _TiedText, position: dict[str, int], graph: _GraphText, cost_model: PlacementModel
+    field: str, text: TiedText, position: dict[str, int], graph: GraphText, cost_model: PlacementModel
 ) -> TiedWeights:
     if cost_model is PlacementModel.PAPER:
         raise SpecError(field, text.layers, "tied weights are for cost model 1f1b")

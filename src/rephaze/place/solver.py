@@ -12,27 +12,37 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from rephaze.place.arrays import Floats, Ints, shape_of
+from rephaze.place.arrays import shape_of
 from rephaze.place.bottleneck import least_bottleneck_plan
 from rephaze.place.degrees import UNLIMITED, quickest_pipeline
+from rephaze.place.labels import MAX_LABELS
 from rephaze.place.loads import load_stages
 from rephaze.place.network import links_of
-from rephaze.place.prepare import PreparedGraph, batch_end_rates, prepare_graph
-from rephaze.place.tradeoff import MAX_LABELS, least_time_plan
+from rephaze.place.prepare import PreparedGraph, prepare_graph, update_rates
+from rephaze.place.tables import (
+    MODES_BY_LOAD,
+    RECOMPUTE_R,
+    Depths,
+    Floats,
+    Ints,
+    LayerTimes,
+    Loads,
+    Wire,
+)
+from rephaze.place.tradeoff import SearchLimits, least_time_plan
 from rephaze.types.placement import (
     PlacementModel,
     PlacementProblem,
     Plan,
     PlanLimits,
     PlannedStage,
-    Recompute,
     SolveStatus,
 )
 
 PAPER_LONGEST_LOAD_S = 5e29
 """The paper's program takes a load this long as impossible."""
 
-_MODES = (Recompute.NONE, Recompute.BLOCK, Recompute.STAGE)
+_NO_TIES: Floats = np.empty(0)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -56,8 +66,7 @@ class _Job:
     """A graph to be solved with a set of layer times, in topological order."""
 
     prepared: PreparedGraph
-    forward_s_v: Floats
-    backward_s_v: Floats
+    times: LayerTimes
     total_s: float
     largest_s: float
     least_s: float
@@ -83,11 +92,15 @@ class Placer:
         self.limits = limits
         self.shape = shape_of(problem.graphs[0])
         self.links = links_of(problem.cluster)
-        self.gradient_ratio, self.step_s_per_byte = batch_end_rates(problem)
+        self.rates = update_rates(problem)
         self.prepared = [
             prepare_graph(problem, limits, self.shape, self.links, position)
             for position, graph in enumerate(problem.graphs)
             if limits.tp in (None, graph.tp) and limits.microbatch in (None, graph.microbatch)
+        ]
+        self._wire_l = [
+            Wire(*pair)
+            for pair in zip(self.links.bytes_per_s_l.tolist(), self.links.latency_s_l.tolist(), strict=True)
         ]
         self._order = np.array(self.shape.order, dtype=np.int64)
 
@@ -143,10 +156,9 @@ class Placer:
             e = int(row.start) + int(np.flatnonzero(table.end_e[row] == last)[0])
             depth = num_stages - at
             in_flight = depth if self.problem.cost_model is PlacementModel.PAPER else min(depth, count)
-            # In order of their loads: block and stage replay the same work, stage hides more transfers.
-            mode = next(r for r in (0, 2, 1) if table.limit_er[e, r] >= in_flight)
+            mode = next(r for r in MODES_BY_LOAD if table.limit_er[e, r] >= in_flight)
             layers = tuple(self.shape.order[v] for v in self._layers_between(first, last))
-            stages.append(PlannedStage(layers=layers, recompute=_MODES[mode]))
+            stages.append(PlannedStage(layers=layers, recompute=RECOMPUTE_R[mode]))
         return Plan(
             tp=prepared.graph.tp,
             dp=solution.dp,
@@ -155,12 +167,11 @@ class Placer:
         )
 
     def _job(self, prepared: PreparedGraph, times: Sequence[tuple[Floats, Floats]] | None) -> _Job:
-        if times is None:
-            forward, backward = prepared.arrays.forward_s_v, prepared.arrays.backward_s_v
-        else:
-            forward, backward = (
-                np.asarray(part, dtype=np.float64)[self._order] for part in times[prepared.position]
-            )
+        own = prepared.arrays.times
+        if times is not None:
+            given = times[prepared.position]
+            own = LayerTimes(*(np.asarray(part, dtype=np.float64)[self._order] for part in given))
+        forward, backward = own
         work = forward + backward
         total, largest = float(work.sum()), float(work.max())
         busy = total + float(forward.sum()) if prepared.must_replay else total
@@ -171,8 +182,7 @@ class Placer:
         )  # fmt: skip
         return _Job(
             prepared=prepared,
-            forward_s_v=forward,
-            backward_s_v=backward,
+            times=own,
             total_s=total,
             largest_s=largest,
             # A sum in another order may differ in its last digits.
@@ -183,21 +193,22 @@ class Placer:
         prepared, table = job.prepared, job.prepared.table
         if prepared.stages_most < prepared.stages_least:
             return best, best.batch_s
-        bytes_per_s = float(self.links.bytes_per_s_l[-1])
+        wire = Wire(bytes_per_s=float(self.links.bytes_per_s_l[-1]), latency_s=0.0)
         load_er, work_e, busy_e = load_stages(
-            prepared.arrays, self.shape, table, job.forward_s_v, job.backward_s_v, bytes_per_s, 0.0,
-            prepared.must_replay,
-        )  # fmt: skip
-        limit_er = table.limit_er
+            prepared.arrays, self.shape, table, job.times, wire, prepared.must_replay
+        )
         if load_er.max(initial=0.0) >= PAPER_LONGEST_LOAD_S:
-            limit_er = np.where(load_er >= PAPER_LONGEST_LOAD_S, 0, limit_er).astype(np.int32)
+            limit_er = np.where(load_er >= PAPER_LONGEST_LOAD_S, 0, table.limit_er).astype(np.int32)
+            table = table._replace(limit_er=limit_er)
         time, dp, cuts = least_bottleneck_plan(
-            table.start_k, table.end_e, self.shape.is_line, load_er, limit_er, work_e, busy_e,
-            table.param_bytes_e, prepared.rare_e, prepared.num_rare_most, prepared.common_devices,
-            prepared.rare_devices, self.problem.cluster.num_devices, prepared.count_c, prepared.dp_c,
-            prepared.stages_least, prepared.stages_most, 4.0 / bytes_per_s, job.total_s,
-            float(prepared.transfer_s_l[-1]), best.batch_s,
-        )  # fmt: skip
+            table,
+            Loads(load_er, work_e, busy_e, _NO_TIES, job.total_s, float(prepared.transfer_s_l[-1])),
+            prepared.widths,
+            prepared.degrees,
+            Depths(prepared.stages_least, prepared.stages_most, UNLIMITED, at_least_depth=False),
+            4.0 / wire.bytes_per_s,
+            best.batch_s,
+        )
         return _better(best, prepared, time, dp, cuts), time
 
     def _search_1f1b(self, job: _Job, best: Solution, max_labels: int) -> tuple[Solution, float]:
@@ -206,26 +217,29 @@ class Placer:
         for level in range(links.num_levels - 1, -1, -1):
             if not prepared.runs_l[level]:
                 continue
-            bytes_per_s, latency_s = float(links.bytes_per_s_l[level]), float(links.latency_s_l[level])
+            wire = self._wire_l[level]
             load_er, work_e, busy_e = load_stages(
-                prepared.arrays, self.shape, table, job.forward_s_v, job.backward_s_v, bytes_per_s, latency_s,
-                prepared.must_replay,
-            )  # fmt: skip
-            tied_s_e = table.tied_bytes_e * (self.gradient_ratio / bytes_per_s) + table.num_tied_e * latency_s
-            for count_c, dp_c, least, most, flight_cap in prepared.runs_l[level]:
+                prepared.arrays, self.shape, table, job.times, wire, prepared.must_replay
+            )
+            tied_s_e = prepared.tied.copied_bytes_e * (self.rates.gradient_ratio / wire.bytes_per_s)
+            tied_s_e += prepared.tied.num_copied_e * wire.latency_s
+            transfer_s = float(prepared.transfer_s_l[level])
+            loads = Loads(load_er, work_e, busy_e, tied_s_e, job.total_s, transfer_s)
+            for degrees, depths in prepared.runs_l[level]:
                 # The bound the search would start from, before the call.
-                if flight_cap < UNLIMITED and job.quickest_s(flight_cap, most) >= best.batch_s:
+                in_flight = depths.flight_cap
+                if in_flight < UNLIMITED and job.quickest_s(in_flight, depths.stages_most) >= best.batch_s:
                     continue
                 time, bound, dp, cuts = least_time_plan(
-                    table.start_k, table.end_e, self.shape.is_line, load_er, table.limit_er, work_e,
-                    work_e if flight_cap == 1 else busy_e, tied_s_e, table.param_bytes_e, prepared.rare_e,
-                    prepared.num_rare_most, prepared.common_devices, prepared.rare_devices,
-                    self.problem.cluster.num_devices, count_c, dp_c, least, most,
-                    flight_cap, prepared.depth_matters and flight_cap == UNLIMITED, level,
-                    links.num_devices_l, links.bytes_per_s_l, links.latency_s_l, self.gradient_ratio,
-                    self.step_s_per_byte, job.total_s, float(prepared.transfer_s_l[level]), best.batch_s,
-                    max_labels,
-                )  # fmt: skip
+                    table,
+                    loads._replace(busy_e=work_e) if in_flight == 1 else loads,
+                    prepared.widths,
+                    degrees,
+                    depths,
+                    links,
+                    self.rates,
+                    SearchLimits(level, best.batch_s, max_labels),
+                )
                 bound_s = min(bound_s, bound)
                 best = _better(best, prepared, time, dp, cuts)
         return best, bound_s

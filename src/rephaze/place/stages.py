@@ -1,7 +1,7 @@
-"""Every possible stage with what it holds: devices, parameters, and how many microbatches fit in memory.
+"""Every possible stage with what it holds: width, parameters, and how many microbatches fit in memory.
 
-A stage goes from one ideal to a larger one. These figures do not depend on the layers' times, so they are
-built once for a device memory and serve every chip.
+A stage goes from one ideal to a larger one. None of this depends on the layers' times, so it is built once for a
+device memory and serves every chip.
 
 Axis letters: e = stage (edge between ideals), r = recompute mode (none, block, stage), v = layer, k = ideal.
 """
@@ -15,76 +15,75 @@ from numpy.typing import NDArray
 
 from rephaze.compiled import kernel
 from rephaze.errors import UnsupportedError
-from rephaze.place.arrays import Floats, GraphArrays, GraphShape, Ints
+from rephaze.place.arrays import GraphArrays, GraphShape
+from rephaze.place.tables import (
+    BLOCK,
+    NONE,
+    NUM_MODES,
+    STAGE,
+    Flags,
+    Floats,
+    Ints,
+    LayerBytes,
+    LinkRows,
+    MemoryRules,
+    ShortInts,
+    StageTable,
+    TieRows,
+    Widths,
+)
 
 MAX_STAGES = 3_000_000
 """More candidate stages than this are refused: a line of 2,448 layers, or two towers of 57, just pass."""
 
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class StageTable:
-    """Candidate stages by the ideal they start at; those that never fit are left out.
-
-    On a line, row k is every interval that starts at layer k, shortest first, without holes.
-    """
-
-    start_k: Ints
-    """Stages of ideal k are ``start_k[k]`` to ``start_k[k + 1]``."""
-    end_e: NDArray[np.int32]
-    limit_er: NDArray[np.int32]
-    """Most microbatches in flight with which the stage fits, by recompute mode; 0: never."""
-    param_bytes_e: Floats
-    tied_bytes_e: Floats
-    """Weights held only because a layer is tied to one in another stage."""
-    num_tied_e: NDArray[np.int32]
-    wide_e: NDArray[np.uint8]
+# Of a group of tied weights in a stage: not there, held as a copy, or with its owner and nothing extra.
+_ABSENT, _COPIED, _OWNED = range(3)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class MemoryRules:
-    """How bytes add up in a cost model."""
+class TiedCopies:
+    """Weights that each stage of a table holds only because a layer is tied to one in another stage."""
 
-    memory_bytes: float
-    resident_ratio: float
-    """Weights, gradients and optimizer state in units of the weights."""
-    is_paper: bool
-    """Replay keeps a tensor once for every link that brings it, not once in all; neither the model's input,
-    working sets nor tied weights count."""
-    mode_limit_r: tuple[int, int, int]
-    """Most microbatches in flight with which each recompute mode may be used."""
+    copied_bytes_e: Floats
+    num_copied_e: ShortInts
 
 
-def tabulate_stages(arrays: GraphArrays, shape: GraphShape, rules: MemoryRules) -> StageTable:
+def tabulate_stages(
+    arrays: GraphArrays, shape: GraphShape, rules: MemoryRules, widths: Widths
+) -> tuple[StageTable, TiedCopies]:
     """All stages of a graph that fit in memory at some position of a pipeline."""
     if shape.is_line:
-        starts, ends = _line_pairs(arrays.param_bytes_v, rules.memory_bytes, rules.resident_ratio, MAX_STAGES + 1)
+        starts, ends = _line_pairs(
+            arrays.layers.param_bytes_v, rules.memory_bytes, rules.resident_ratio, MAX_STAGES + 1
+        )
         members = np.empty((0, 0), dtype=np.uint8)
     else:
         starts, ends = _nested_pairs(shape.members_kv, MAX_STAGES + 1)
         members = shape.members_kv
     if len(ends) > MAX_STAGES:
         raise UnsupportedError(f"the layer graph has over {MAX_STAGES} possible stages; merge some of its layers")
-    limit, params, tied, num_tied, wide = _hold(
-        starts, ends, members, shape.is_line,
-        arrays.param_bytes_v, arrays.activation_bytes_v, arrays.input_bytes_v, arrays.working_bytes_v,
-        arrays.wide_v, arrays.source_bytes_v, arrays.in_start, arrays.in_src, arrays.in_bytes,
-        arrays.tie_start, arrays.tie_group, arrays.tie_is_owner, arrays.tie_bytes,
-        arrays.num_ties, rules.memory_bytes, rules.resident_ratio, rules.is_paper,
-        np.array(rules.mode_limit_r, dtype=np.int64),
-    )  # fmt: skip
+    limit, params, copied, num_copied, wide = _hold(
+        starts, ends, members, shape.is_line, arrays.layers, arrays.entering, arrays.ties, rules
+    )
     fits = limit.max(axis=1) > 0
     if shape.is_line:
         _fill_rows(starts, fits)
     num_kept = np.concatenate([[0], np.cumsum(fits)]).astype(np.int64)
-    return StageTable(
+    table = StageTable(
         start_k=num_kept[starts],
         end_e=ends[fits].astype(np.int32),
         limit_er=np.ascontiguousarray(limit[fits]),
         param_bytes_e=params[fits],
-        tied_bytes_e=tied[fits],
-        num_tied_e=num_tied[fits],
-        wide_e=wide[fits],
+        rare_e=_rare(wide[fits], widths),
+        is_line=shape.is_line,
     )
+    return table, TiedCopies(copied_bytes_e=copied[fits], num_copied_e=num_copied[fits])
+
+
+def _rare(wide_e: Flags, widths: Widths) -> Flags:
+    if widths.num_rare_most == 0:
+        return np.zeros_like(wide_e)
+    return wide_e if widths.rare_devices > widths.common_devices else (1 - wide_e).astype(np.uint8)
 
 
 @kernel
@@ -98,7 +97,7 @@ def depth_limit(fixed_bytes: float, flight_bytes: float, memory_bytes: float, mo
 
 
 @kernel
-def _line_pairs(params_v: Floats, memory_bytes: float, ratio: float, most: int) -> tuple[Ints, NDArray[np.int64]]:
+def _line_pairs(params_v: Floats, memory_bytes: float, ratio: float, most: int) -> tuple[Ints, Ints]:
     """Intervals of a line, cut off where the parameters alone exceed the memory."""
     n = len(params_v)
     starts = np.zeros(n + 2, dtype=np.int64)
@@ -126,7 +125,7 @@ def _line_pairs(params_v: Floats, memory_bytes: float, ratio: float, most: int) 
 
 
 @kernel
-def _nested_pairs(members_kv: NDArray[np.uint8], most: int) -> tuple[Ints, NDArray[np.int64]]:
+def _nested_pairs(members_kv: Flags, most: int) -> tuple[Ints, Ints]:
     """Pairs of ideals, one inside the other; stops at ``most``."""
     num_ideals, n = members_kv.shape
     num_words = (n + 63) // 64
@@ -172,37 +171,29 @@ def _fill_rows(starts: Ints, fits: NDArray[np.bool_]) -> None:
 def _hold(
     starts: Ints,
     ends: Ints,
-    members_kv: NDArray[np.uint8],
+    members_kv: Flags,
     is_line: bool,
-    params_v: Floats,
-    activations_v: Floats,
-    inputs_v: Floats,
-    working_v: Floats,
-    wide_v: NDArray[np.uint8],
-    source_v: Floats,
-    in_start: Ints,
-    in_src: Ints,
-    in_bytes: Floats,
-    tie_start: Ints,
-    tie_group: Ints,
-    tie_is_owner: NDArray[np.uint8],
-    tie_bytes: Floats,
-    num_ties: int,
-    memory_bytes: float,
-    ratio: float,
-    is_paper: bool,
-    mode_limit_r: Ints,
-) -> tuple[NDArray[np.int32], Floats, Floats, NDArray[np.int32], NDArray[np.uint8]]:
-    """Depth limits, parameters, tied bytes and width of every stage."""
+    layers: LayerBytes,
+    entering_links: LinkRows,
+    ties: TieRows,
+    rules: MemoryRules,
+) -> tuple[ShortInts, Floats, Floats, ShortInts, Flags]:
+    """Depth limits, parameters, copies of tied weights (bytes, how many) and width of every stage."""
+    # Unpacked once: every field access of a tuple in compiled code counts references.
+    params_v, activations_v, inputs_v = layers.param_bytes_v, layers.activation_bytes_v, layers.input_bytes_v
+    working_v, source_v, wide_v = layers.working_bytes_v, layers.source_bytes_v, layers.wide_v
+    in_start, in_src, in_bytes = entering_links.start_v, entering_links.other, entering_links.payload_bytes
+    tie_start, tie_group, tie_is_owner, tie_bytes = ties.start_v, ties.group, ties.is_owner, ties.param_bytes
+    memory_bytes, is_paper, mode_limit_r = rules.memory_bytes, rules.is_paper, rules.mode_limit_r
     n = len(params_v)
     num_stages = len(ends)
-    limit = np.zeros((num_stages, 3), dtype=np.int32)
+    limit = np.zeros((num_stages, NUM_MODES), dtype=np.int32)
     params = np.empty(num_stages)
-    tied = np.zeros(num_stages)
-    num_tied = np.zeros(num_stages, dtype=np.int32)
+    copied = np.zeros(num_stages)
+    num_copied = np.zeros(num_stages, dtype=np.int32)
     wide = np.zeros(num_stages, dtype=np.uint8)
     largest_from = np.zeros(n)  # the largest tensor each outside layer sends into the stage
-    group_state = np.zeros(max(num_ties, 1), dtype=np.int64)
+    group_state = np.zeros(max(ties.num_groups, 1), dtype=np.int64)
     for k in range(len(starts) - 1):
         held = kept = kept_inputs = peak = working = entering = 0.0
         extra = 0.0
@@ -210,7 +201,7 @@ def _hold(
         is_wide = 0
         done = k  # on a line, layers [k, done) are in the sums already
         largest_from[:] = 0.0
-        group_state[:] = 0
+        group_state[:] = _ABSENT
         for e in range(starts[k], starts[k + 1]):
             last = ends[e]
             if not is_line:
@@ -219,7 +210,7 @@ def _hold(
                 num_extra = 0
                 is_wide = 0
                 largest_from[:] = 0.0
-                group_state[:] = 0
+                group_state[:] = _ABSENT
                 done, last = 0, n
             for v in range(done, last):
                 if not is_line and (members_kv[k, v] or not members_kv[ends[e], v]):
@@ -242,26 +233,25 @@ def _hold(
                         largest_from[u] = in_bytes[at]
                 for at in range(tie_start[v], tie_start[v] if is_paper else tie_start[v + 1]):
                     group = tie_group[at]
-                    # 1: held as a copy; 2: the owner is here, nothing extra.
                     if tie_is_owner[at]:
-                        if group_state[group] == 1:
+                        if group_state[group] == _COPIED:
                             extra -= tie_bytes[at]
                             num_extra -= 1
-                        group_state[group] = 2
-                    elif group_state[group] == 0:
+                        group_state[group] = _OWNED
+                    elif group_state[group] == _ABSENT:
                         extra += tie_bytes[at]
                         num_extra += 1
-                        group_state[group] = 1
+                        group_state[group] = _COPIED
             done = last
             weights = held + extra
-            rest = (ratio - 2.0) * weights
+            rest = (rules.resident_ratio - 2.0) * weights
             fixed = 2.0 * weights + kept + rest + working
             fixed_block = 2.0 * weights + (kept_inputs + peak) + rest + working
-            limit[e, 0] = depth_limit(fixed, kept, memory_bytes, mode_limit_r[0])
-            limit[e, 1] = depth_limit(fixed_block, kept_inputs, memory_bytes, mode_limit_r[1])
-            limit[e, 2] = depth_limit(fixed, entering, memory_bytes, mode_limit_r[2])
+            limit[e, NONE] = depth_limit(fixed, kept, memory_bytes, mode_limit_r[NONE])
+            limit[e, BLOCK] = depth_limit(fixed_block, kept_inputs, memory_bytes, mode_limit_r[BLOCK])
+            limit[e, STAGE] = depth_limit(fixed, entering, memory_bytes, mode_limit_r[STAGE])
             params[e] = weights
-            tied[e] = extra
-            num_tied[e] = num_extra
+            copied[e] = extra
+            num_copied[e] = num_extra
             wide[e] = is_wide
-    return limit, params, tied, num_tied, wide
+    return limit, params, copied, num_copied, wide

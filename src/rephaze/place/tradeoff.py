@@ -5,9 +5,7 @@
 First, for each number of stages s and each ideal, the least sum, the least maximum load and the least
 maximum parameters of the last s stages are found, each for itself; their combination bounds every plan from
 below. The plan with the least maximum load gives an upper bound. Where the two meet, it is optimal. Where
-they do not, plans are grown from the front as labels (sum, max load, max parameters); a label is dropped
-when another at the same ideal is no worse in all three, or when it and the bounds for the rest cannot beat
-the best plan.
+they do not, plans of that depth and degree are grown from the front (``labels``).
 
 Axis letters: e = stage, r = recompute mode, k = ideal, c = candidate degree, l = network level; tables [s,
 z, k] have z stages of the rarer width.
@@ -15,65 +13,100 @@ z, k] have z stages of the rarer width.
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
-from numpy.typing import NDArray
 
 from rephaze.compiled import inner, kernel
-from rephaze.place.arrays import Floats, Ints
-from rephaze.place.degrees import fewest_microbatches, load_cuts, pick_load, sync_cost
+from rephaze.place.degrees import (
+    batch_end,
+    devices_of,
+    fewest_microbatches,
+    load_cuts,
+    pick_load,
+    pipeline_level_of,
+)
+from rephaze.place.labels import Goal, grow_labels
+from rephaze.place.tables import (
+    Degrees,
+    Depths,
+    Ints,
+    Links,
+    Loads,
+    Plain,
+    Remainders,
+    ShortInts,
+    StageTable,
+    UpdateRates,
+    Widths,
+)
 
-MAX_LABELS = 4_000_000
-"""Labels kept for one (stages, dp) before the search settles for a bound."""
+
+class SearchLimits(NamedTuple):
+    """What a search of the 1f1b model may look for, and how hard."""
+
+    level: int
+    """Network level the pipelines must lie in."""
+    cutoff_s: float
+    """Only plans faster than this are of interest."""
+    max_labels: int
+    """Past so many labels of one depth and degree the search settles for a bound."""
+
+
+def least_time_plan(
+    table: StageTable,
+    loads: Loads,
+    widths: Widths,
+    degrees: Degrees,
+    depths: Depths,
+    links: Links,
+    rates: UpdateRates,
+    limits: SearchLimits,
+) -> tuple[float, float, int, Ints]:
+    """The fastest plan within the limits.
+
+    Returns:
+        Its time (or the cutoff), a bound below every such plan and the cutoff, its dp (0: none), and the ideals
+        between its stages.
+    """
+    return _least_time_plan(
+        tuple(table),
+        tuple(loads),
+        tuple(widths),
+        tuple(degrees),
+        tuple(depths),
+        tuple(links),
+        tuple(rates),
+        tuple(limits),
+    )
 
 
 @kernel
-def least_time_plan(
-    start_k: Ints,
-    end_e: NDArray[np.int32],
-    is_line: bool,
-    load_er: Floats,
-    limit_er: NDArray[np.int32],
-    work_e: Floats,
-    busy_e: Floats,
-    tied_s_e: Floats,
-    param_bytes_e: Floats,
-    rare_e: NDArray[np.uint8],
-    num_rare_most: int,
-    common_devices: int,
-    rare_devices: int,
-    num_devices: int,
-    count_c: Ints,
-    dp_c: Ints,
-    stages_least: int,
-    stages_most: int,
-    flight_cap: int,
-    at_least_depth: bool,
-    level: int,
-    group_l: Ints,
-    bytes_per_s_l: Floats,
-    latency_s_l: Floats,
-    gradient_ratio: float,
-    step_s_per_byte: float,
-    total_work_s: float,
-    transfer_s: float,
-    cutoff_s: float,
-    max_labels: int,
-) -> tuple[float, float, int, NDArray[np.int64]]:
-    """The fastest plan below ``cutoff_s`` whose pipelines lie in network level ``level``.
-
-    A stage never has more than ``flight_cap`` microbatches in flight; with ``at_least_depth`` only plans with
-    at least as many microbatches as stages count; past ``max_labels`` labels the search settles for a bound.
-
-    Returns:
-        Its time (or ``cutoff_s``), a bound below every such plan and the cutoff, its dp (0: none), and the
-        ideals between its stages.
-    """
+def _least_time_plan(
+    plain_table: Plain,
+    plain_loads: Plain,
+    plain_widths: Plain,
+    plain_degrees: Plain,
+    plain_depths: Plain,
+    plain_links: Plain,
+    plain_rates: Plain,
+    plain_limits: Plain,
+) -> tuple[float, float, int, Ints]:
+    table, loads, widths = StageTable(*plain_table), Loads(*plain_loads), Widths(*plain_widths)
+    degrees, depths, links = Degrees(*plain_degrees), Depths(*plain_depths), Links(*plain_links)
+    rates, limits = UpdateRates(*plain_rates), SearchLimits(*plain_limits)
+    # Unpacked once: every field access of a tuple in compiled code counts references.
+    start_k, end_e, limit_er, rare_e, is_line = (
+        table.start_k, table.end_e, table.limit_er, table.rare_e, table.is_line
+    )  # fmt: skip
+    param_bytes_e, load_er, work_e, busy_e = table.param_bytes_e, loads.load_er, loads.work_e, loads.busy_e
+    tied_s_e, count_c, dp_c = loads.tied_s_e, degrees.count_c, degrees.dp_c
+    stages_least, stages_most, num_rare_most = depths.stages_least, depths.stages_most, widths.num_rare_most
+    at_least_depth = depths.at_least_depth
     num_ideals = len(start_k) - 1
     full = num_ideals - 1
-    fewest = fewest_microbatches(
-        stages_most, num_rare_most, common_devices, rare_devices, num_devices, count_c, dp_c, at_least_depth
-    )
-    best = cutoff_s
+    fewest = fewest_microbatches(stages_most, widths, degrees, at_least_depth)
+    best = limits.cutoff_s
     best_dp = best_stages = best_rare = 0
     shape = (stages_most + 1, num_rare_most + 1, num_ideals)
     sum_szk, slow_szk, heavy_szk = np.empty(shape), np.empty(shape), np.empty(shape)
@@ -87,31 +120,18 @@ def least_time_plan(
     cuts_for = np.nan  # the time cut_s was made for
 
     lowest = full
-    for table in (sum_szk, slow_szk, heavy_szk):
-        table[0] = np.inf
-        table[0, 0, full] = 0.0
+    for least_szk in (sum_szk, slow_szk, heavy_szk):
+        least_szk[0] = np.inf
+        least_szk[0, 0, full] = 0.0
     plan_sum_szk[0] = plan_heavy_szk[0] = 0.0
     for s in range(1, stages_most + 1):
         if not best >= 0.98 * cuts_for:  # older cuts stay valid, they only cut less
-            load_cuts(
-                best,
-                s,
-                stages_least,
-                fewest,
-                start_k,
-                work_e,
-                busy_e,
-                is_line,
-                total_work_s,
-                transfer_s,
-                False,
-                cut_s,
-            )
+            load_cuts(table, loads, stages_least, fewest, best, s, False, cut_s)
             cuts_for = best
         cut = cut_s[s]
         if cut == 0.0:
             break
-        in_flight = min(s, flight_cap)
+        in_flight = min(s, depths.flight_cap)
         bare_e = busy_e if in_flight > 1 else work_e
         sum_szk[s] = np.inf
         slow_szk[s] = np.inf
@@ -161,23 +181,21 @@ def least_time_plan(
             slow = slow_szk[s, z, 0]
             if slow == np.inf:
                 continue
-            devices = (s - z) * common_devices + z * rare_devices
+            devices = devices_of(widths, s, z)
             for c in range(len(dp_c)):
-                if dp_c[c] * devices > num_devices or (at_least_depth and count_c[c] < s):
+                if dp_c[c] * devices > widths.num_devices or (at_least_depth and count_c[c] < s):
                     continue
                 pipe = sum_szk[s, z, 0] + (count_c[c] - 1) * slow
                 if pipe >= best:
                     break
-                if pipeline_level(devices, dp_c[c], group_l) != level:
+                if pipeline_level_of(devices, dp_c[c], links.num_devices_l) != limits.level:
                     continue
-                per_byte, fixed = sync_cost(
-                    devices, dp_c[c], group_l, bytes_per_s_l, latency_s_l, gradient_ratio, step_s_per_byte
-                )
-                bound = pipe + per_byte * heavy_szk[s, z, 0] + fixed
+                end = batch_end(devices, dp_c[c], links, rates)
+                bound = pipe + end.s_per_byte * heavy_szk[s, z, 0] + end.fixed_s
                 if bound >= best:
                     continue
                 time = plan_sum_szk[s, z, 0] + (count_c[c] - 1) * slow
-                time += per_byte * plan_heavy_szk[s, z, 0] + fixed
+                time += end.s_per_byte * plan_heavy_szk[s, z, 0] + end.fixed_s
                 if time < best:
                     best, best_dp, best_stages, best_rare = time, dp_c[c], s, z
                 if bound < time:
@@ -190,20 +208,16 @@ def least_time_plan(
 
     cuts = np.empty(best_stages + 1, dtype=np.int64)
     if best_stages:
-        _follow(choice_szk, end_e, rare_e, best_stages, best_rare, cuts)
+        _follow(choice_szk, table, best_stages, best_rare, cuts)
     lower = best
+    rest = Remainders(sum_szk, slow_szk, heavy_szk)
     for at in np.argsort(open_bound[:num_open]):
         if open_bound[at] >= best:
             break
         s, z, c = open_at[at, 0], open_at[at, 1], open_at[at, 2]
-        devices = (s - z) * common_devices + z * rare_devices
-        per_byte, fixed = sync_cost(
-            devices, dp_c[c], group_l, bytes_per_s_l, latency_s_l, gradient_ratio, step_s_per_byte
-        )
-        time, is_exact, found = _grow_labels(
-            start_k, end_e, load_er, limit_er, tied_s_e, param_bytes_e, rare_e, num_rare_most,
-            sum_szk, slow_szk, heavy_szk, s, z, count_c[c], per_byte, fixed, flight_cap, best, max_labels,
-        )  # fmt: skip
+        end = batch_end(devices_of(widths, s, z), dp_c[c], links, rates)
+        goal = Goal(s, z, count_c[c], depths.flight_cap, best)
+        time, is_exact, found = grow_labels(table, loads, rest, end, goal, limits.max_labels)
         if not is_exact:
             lower = min(lower, open_bound[at])
         if time < best:
@@ -211,142 +225,13 @@ def least_time_plan(
     return best, min(lower, best), best_dp, cuts
 
 
-@kernel
-def pipeline_level(devices: int, dp: int, group_l: Ints) -> int:
-    """``network.pipeline_level`` on arrays."""
-    for at in range(len(group_l)):
-        if group_l[at] % devices == 0 or dp * devices <= group_l[at]:
-            return at
-    return len(group_l) - 1
-
-
 @inner
-def _follow(
-    choice_szk: NDArray[np.int32],
-    end_e: NDArray[np.int32],
-    rare_e: NDArray[np.uint8],
-    num_stages: int,
-    num_rare: int,
-    cuts: Ints,
-) -> None:
+def _follow(choice_szk: ShortInts, table: StageTable, num_stages: int, num_rare: int, cuts: Ints) -> None:
     """Write the ideals between the stages of the plan of least maximum load."""
     k, z = 0, num_rare
     cuts[0] = 0
     for s in range(num_stages, 0, -1):
         e = choice_szk[s, z, k]
-        k = end_e[e]
-        z -= rare_e[e]
+        k = table.end_e[e]
+        z -= table.rare_e[e]
         cuts[num_stages - s + 1] = k
-
-
-@inner
-def _grow_labels(
-    start_k: Ints,
-    end_e: NDArray[np.int32],
-    load_er: Floats,
-    limit_er: NDArray[np.int32],
-    tied_s_e: Floats,
-    param_bytes_e: Floats,
-    rare_e: NDArray[np.uint8],
-    num_rare_most: int,
-    sum_szk: Floats,
-    slow_szk: Floats,
-    heavy_szk: Floats,
-    num_stages: int,
-    num_rare: int,
-    count: int,
-    per_byte: float,
-    fixed: float,
-    flight_cap: int,
-    cutoff_s: float,
-    max_labels: int,
-) -> tuple[float, bool, NDArray[np.int64]]:
-    """The fastest plan of one depth and dp below ``cutoff_s``: its time, whether proven, its ideals."""
-    num_ideals = len(start_k) - 1
-    capacity = min(1024, max_labels)
-    cost = np.zeros((capacity, 3))  # sum, slowest, heaviest
-    at_k = np.zeros(capacity, dtype=np.int64)
-    at_z = np.zeros(capacity, dtype=np.int64)
-    parent = np.zeros(capacity, dtype=np.int64)
-    following = np.zeros(capacity, dtype=np.int64)  # next label at the same (ideal, z), -1: none
-    alive = np.ones(capacity, dtype=np.uint8)
-    head = np.full((num_ideals, num_rare_most + 1), -1, dtype=np.int64)
-    layer_start, total = 0, 1
-    weight = count - 1.0
-    nothing = np.empty(0, dtype=np.int64)
-    for placed in range(num_stages):
-        s = num_stages - placed  # this stage's position from the end
-        in_flight = min(s, flight_cap)
-        layer_end = total
-        for label in range(layer_start, layer_end):
-            if not alive[label]:
-                continue
-            k = at_k[label]
-            for e in range(start_k[k], start_k[k + 1]):
-                after = end_e[e]
-                z = at_z[label] + rare_e[e]
-                if z > num_rare or num_rare - z > s - 1:
-                    continue
-                if slow_szk[s - 1, num_rare - z, after] == np.inf:
-                    continue
-                load = pick_load(load_er, limit_er, e, in_flight)
-                if load == np.inf:
-                    continue
-                spent = cost[label, 0] + load + tied_s_e[e]
-                slow = max(cost[label, 1], load)
-                heavy = max(cost[label, 2], param_bytes_e[e])
-                bound = spent + sum_szk[s - 1, num_rare - z, after] + fixed
-                bound += weight * max(slow, slow_szk[s - 1, num_rare - z, after])
-                bound += per_byte * max(heavy, heavy_szk[s - 1, num_rare - z, after])
-                if bound >= cutoff_s:
-                    continue
-                dominated = False
-                other = head[after, z]
-                while other >= 0:
-                    if alive[other]:
-                        # A criterion without weight does not keep a label alive.
-                        if cost[other, 0] <= spent and (
-                            (weight == 0.0 or cost[other, 1] <= slow)
-                            and (per_byte == 0.0 or cost[other, 2] <= heavy)
-                        ):
-                            dominated = True
-                            break
-                        if spent <= cost[other, 0] and (
-                            (weight == 0.0 or slow <= cost[other, 1])
-                            and (per_byte == 0.0 or heavy <= cost[other, 2])
-                        ):
-                            alive[other] = 0
-                    other = following[other]
-                if dominated:
-                    continue
-                if total == capacity:
-                    if capacity >= max_labels:
-                        return cutoff_s, False, nothing
-                    cost = np.concatenate((cost, np.empty((capacity, 3))))
-                    at_k = np.concatenate((at_k, np.empty(capacity, dtype=np.int64)))
-                    at_z = np.concatenate((at_z, np.empty(capacity, dtype=np.int64)))
-                    parent = np.concatenate((parent, np.empty(capacity, dtype=np.int64)))
-                    following = np.concatenate((following, np.empty(capacity, dtype=np.int64)))
-                    alive = np.concatenate((alive, np.ones(capacity, dtype=np.uint8)))
-                    capacity *= 2
-                cost[total, 0], cost[total, 1], cost[total, 2] = spent, slow, heavy
-                at_k[total], at_z[total], parent[total] = after, z, label
-                following[total] = head[after, z]
-                head[after, z] = total
-                total += 1
-        for label in range(layer_end, total):
-            head[at_k[label], at_z[label]] = -1
-        layer_start = layer_end
-    best, winner = cutoff_s, -1
-    for label in range(layer_start, total):
-        if alive[label]:
-            time = cost[label, 0] + weight * cost[label, 1] + per_byte * cost[label, 2] + fixed
-            if time < best:
-                best, winner = time, label
-    if winner < 0:
-        return cutoff_s, True, nothing
-    cuts = np.empty(num_stages + 1, dtype=np.int64)
-    for at in range(num_stages, -1, -1):
-        cuts[at] = at_k[winner]
-        winner = parent[winner]
-    return best, True, cuts

@@ -3,12 +3,10 @@
 A node is a partial schedule at a moment: which operators have started, which still run and until when. Its
 children start one more operator now (those of one moment in index order) or go on to the next completion.
 
-Axis letters: as in ``nodes``.
+Axis letters: as in ``tables``.
 """
 
 from __future__ import annotations
-
-from typing import Any
 
 import numpy as np
 
@@ -25,6 +23,7 @@ from rephaze.schedule.nodes import (
     HEAP_SIZE,
     INCUMBENT,
     LAST,
+    MARKS,
     MAX_SETS,
     NEXT,
     NEXT_PACKING,
@@ -34,6 +33,7 @@ from rephaze.schedule.nodes import (
     NUM_NODES,
     NUM_RUNNING,
     NUM_SETS,
+    ONLY_WAITED,
     OPEN,
     PACKING_STEP,
     PACKING_WORK_A_NODE,
@@ -44,23 +44,33 @@ from rephaze.schedule.nodes import (
     STATE,
     TIME,
     TUNING_STEP,
-    WAITED,
     Nodes,
-    Task,
     has_bit,
     pop,
     push,
     set_bit,
 )
-from rephaze.schedule.packing import MODE_BITS, MODE_MASK
 from rephaze.schedule.relaxation import NEVER
+from rephaze.schedule.tables import (
+    MODE_BITS,
+    MODE_MASK,
+    Bits,
+    Demand,
+    Flags,
+    Ints,
+    NodeRows,
+    ShortInts,
+    Task,
+    WeightSets,
+)
+from rephaze.schedule.teams import WORK_DONE
 
 # What a slice of the search ended with.
 RUNNING, PROVEN, FULL = 0, 1, 2
 
 
 @inner
-def _used(need_imr: Any, fact: Any, running: Any, n: int, used_r: Any) -> None:
+def _used(need_imr: Ints, fact: Ints, running: ShortInts, n: int, used_r: Ints) -> None:
     for r in range(used_r.shape[0]):
         used_r[r] = 0
     for s in range(fact[n, NUM_RUNNING]):
@@ -70,7 +80,7 @@ def _used(need_imr: Any, fact: Any, running: Any, n: int, used_r: Any) -> None:
 
 
 @inner
-def _fits(dur_im: Any, need_imr: Any, cap_r: Any, used_r: Any, i: int, m: int) -> bool:
+def _fits(dur_im: Ints, need_imr: Ints, cap_r: Ints, used_r: Ints, i: int, m: int) -> bool:
     if dur_im[i, m] >= NEVER:
         return False
     for r in range(used_r.shape[0]):  # noqa: SIM110 - compiled: a generator would be slower
@@ -80,7 +90,7 @@ def _fits(dur_im: Any, need_imr: Any, cap_r: Any, used_r: Any, i: int, m: int) -
 
 
 @inner
-def _is_ready(ancestors_iw: Any, bits: Any, n: int, i: int, words: int, done_w: Any) -> bool:
+def _is_ready(ancestors_iw: Bits, bits: Bits, n: int, i: int, words: int, done_w: Bits) -> bool:
     if has_bit(bits, n, 0, i):
         return False
     for w in range(words):  # noqa: SIM110
@@ -90,7 +100,7 @@ def _is_ready(ancestors_iw: Any, bits: Any, n: int, i: int, words: int, done_w: 
 
 
 @inner
-def _finished(fact: Any, bits: Any, running: Any, n: int, words: int, done_w: Any) -> None:
+def _finished(fact: Ints, bits: Bits, running: ShortInts, n: int, words: int, done_w: Bits) -> None:
     for w in range(words):
         done_w[w] = bits[n, w]
     for s in range(fact[n, NUM_RUNNING]):
@@ -99,9 +109,11 @@ def _finished(fact: Any, bits: Any, running: Any, n: int, words: int, done_w: An
 
 
 @inner
-def _copy(fact: Any, bits: Any, running: Any, finish: Any, control: Any, n: int) -> Any:
+def _copy(rows: NodeRows, control: Ints, n: int) -> int:
     """A new node like n, its child; not yet in the heap."""
-    c = control[NUM_NODES]
+    # Unpacked once: every field access of a tuple in compiled code counts references.
+    fact, bits, running, finish = rows.fact, rows.bits, rows.running, rows.finish
+    c: int = control[NUM_NODES]
     control[NUM_NODES] += 1
     for f in range(NUM_FACTS):
         fact[c, f] = fact[n, f]
@@ -111,7 +123,7 @@ def _copy(fact: Any, bits: Any, running: Any, finish: Any, control: Any, n: int)
     fact[c, ACTION] = -1
     fact[c, NEXT] = -1
     fact[c, STATE] = OPEN
-    fact[c, WAITED] = 0
+    fact[c, MARKS] = 0
     for s in range(fact[n, NUM_RUNNING]):
         running[c, s] = running[n, s]
         finish[c, s] = finish[n, s]
@@ -119,26 +131,15 @@ def _copy(fact: Any, bits: Any, running: Any, finish: Any, control: Any, n: int)
 
 
 @inner
-def _advance(
-    dur_im: Any,
-    need_imr: Any,
-    cap_r: Any,
-    ancestors_iw: Any,
-    fact: Any,
-    bits: Any,
-    running: Any,
-    finish: Any,
-    c: int,
-    words: int,
-    used_r: Any,
-    done_w: Any,
-) -> None:
+def _advance(demand: Demand, ancestors_iw: Bits, rows: NodeRows, c: int, used_r: Ints, done_w: Bits) -> None:
     """Bar what was left waiting although it fitted, then go to the next completion, in place.
 
     Starting such an operator in the same mode before something took its room would be starting it late.
     ``used_r`` and ``done_w`` are those of the node.
     """
-    num_modes = dur_im.shape[1]
+    dur_im, need_imr, cap_r = demand.dur_im, demand.need_imr, demand.cap_r
+    fact, bits, running, finish = rows.fact, rows.bits, rows.running, rows.finish
+    num_modes, words = dur_im.shape[1], ancestors_iw.shape[1]
     for w in range(words, (1 + num_modes) * words):
         bits[c, w] = np.uint64(0)
     for i in range(dur_im.shape[0]):
@@ -157,15 +158,15 @@ def _advance(
             kept += 1
     fact[c, NUM_RUNNING] = kept
     fact[c, TIME] = moment
-    fact[c, WAITED] = 1 if fact[c, LAST] < 0 else 0
+    fact[c, MARKS] = ONLY_WAITED if fact[c, LAST] < 0 else 0
     fact[c, LAST] = -1
 
 
 @inner
-def _is_barred(alone_im: Any, bits: Any, n: int, i: int, m: int, words: int) -> Any:
+def _is_barred(alone_im: Flags, bits: Bits, n: int, i: int, m: int, words: int) -> bool:
     if has_bit(bits, n, (1 + m) * words, i):
         return True
-    return alone_im[i, m] and has_bit(bits, n, (1 + alone_im.shape[1]) * words, i)
+    return bool(alone_im[i, m]) and has_bit(bits, n, (1 + alone_im.shape[1]) * words, i)
 
 
 @kernel
@@ -176,14 +177,17 @@ def search_slice(task: Task, nodes: Nodes, max_expansions: int) -> int:
     ancestors_iw, descendants_iw = task.ancestors_iw, task.descendants_iw
     tail_i, twin_i, alone_im, exclusive = task.tail_i, task.twin_i, task.alone_im, task.exclusive
     fact, bits, running, finish = nodes.fact, nodes.bits, nodes.running, nodes.finish
-    heap, bucket, weight, price, control = nodes.heap, nodes.bucket, nodes.weight, nodes.price, nodes.control
+    heap, bucket, control = nodes.heap, nodes.bucket, nodes.control
+    demand = Demand(dur_im, need_imr, cap_r)
+    rows = NodeRows(fact, bits, running, finish)
+    sets = WeightSets(nodes.weight, nodes.price)
     size, words = ancestors_iw.shape
     num_modes = dur_im.shape[1]
     used_r = np.zeros(cap_r.shape[0], dtype=np.int64)
     done_w = np.zeros(words, dtype=np.uint64)
     child_r = np.zeros(cap_r.shape[0], dtype=np.int64)
-    total_k = np.zeros(weight.shape[0])
-    child_k = np.zeros(weight.shape[0])
+    total_k = np.zeros(MAX_SETS)
+    child_k = np.zeros(MAX_SETS)
     room = fact.shape[0]
     root = np.int64(0)
     for _ in range(max_expansions):
@@ -210,7 +214,7 @@ def search_slice(task: Task, nodes: Nodes, max_expansions: int) -> int:
             control[PACKING_STEP] = least if raised else min(2 * control[PACKING_STEP], 16 * least)
             control[NEXT_PACKING] = max(
                 control[NUM_EXPANDED] + control[PACKING_STEP],
-                nodes.teams.num[1] // (2 * PACKING_WORK_A_NODE),
+                nodes.teams.num[WORK_DONE] // (2 * PACKING_WORK_A_NODE),
                 control[PACKS_FROM],
             )
             if fact[n, BOUND] >= control[INCUMBENT]:
@@ -225,9 +229,7 @@ def search_slice(task: Task, nodes: Nodes, max_expansions: int) -> int:
             control[TUNING_STEP] = 256 if raised else min(2 * control[TUNING_STEP], 4096)
             control[NEXT_TUNING] = control[NUM_EXPANDED] + control[TUNING_STEP]
         num_sets = control[NUM_SETS]
-        sharper, longest = price_rest(
-            dur_im, tail_i, fact, bits, running, finish, weight, price, num_sets, n, total_k
-        )
+        sharper, longest = price_rest(dur_im, tail_i, rows, sets, num_sets, n, total_k)
         if sharper > fact[n, BOUND]:
             # Weight sets found since it was made say more: back to its true place.
             fact[n, BOUND] = sharper
@@ -244,10 +246,11 @@ def search_slice(task: Task, nodes: Nodes, max_expansions: int) -> int:
         for child in range(first - 1, num_modes * size):
             waits = child == first - 1
             i, m = child // num_modes, child % num_modes
+            start = (i << MODE_BITS) | m
             if waits:
                 if idle:
                     continue
-                bound = bound_of_wait(fact, running, finish, weight, num_sets, n, longest, total_k)
+                bound = bound_of_wait(rows, sets, num_sets, n, longest, total_k)
             else:
                 if not _is_ready(ancestors_iw, bits, n, i, words, done_w):
                     continue
@@ -255,22 +258,22 @@ def search_slice(task: Task, nodes: Nodes, max_expansions: int) -> int:
                     continue
                 if _is_barred(alone_im, bits, n, i, m, words) or not _fits(dur_im, need_imr, cap_r, used_r, i, m):
                     continue
-                bound = bound_of_start(dur_im, tail_i, fact, weight, price, num_sets, n, i, m, total_k)
+                bound = bound_of_start(dur_im, tail_i, fact, sets, num_sets, n, start, total_k)
             if bound >= control[INCUMBENT]:
                 continue
-            c = _copy(fact, bits, running, finish, control, n)
+            c = _copy(rows, control, n)
             for r in range(cap_r.shape[0]):
                 child_r[r] = used_r[r]
             moves_on = True
             if not waits:
                 set_bit(bits, c, 0, i)
                 s = fact[c, NUM_RUNNING]
-                running[c, s] = (i << MODE_BITS) | m
+                running[c, s] = start
                 finish[c, s] = now + dur_im[i, m]
                 fact[c, NUM_RUNNING] += 1
                 fact[c, LAST] = i
                 fact[c, DEPTH] += 1
-                fact[c, ACTION] = (i << MODE_BITS) | m
+                fact[c, ACTION] = start
                 fact[c, BEGAN] = now
                 for r in range(cap_r.shape[0]):
                     child_r[r] += need_imr[i, m, r]
@@ -293,23 +296,8 @@ def search_slice(task: Task, nodes: Nodes, max_expansions: int) -> int:
                                 moves_on = False
             # A child that can start nothing more now goes on to the next completion at once.
             if moves_on:
-                _advance(
-                    dur_im,
-                    need_imr,
-                    cap_r,
-                    ancestors_iw,
-                    fact,
-                    bits,
-                    running,
-                    finish,
-                    c,
-                    words,
-                    child_r,
-                    done_w,
-                )
-            sharper, _ = price_rest(
-                dur_im, tail_i, fact, bits, running, finish, weight, price, num_sets, c, child_k
-            )
+                _advance(demand, ancestors_iw, rows, c, child_r, done_w)
+            sharper, _ = price_rest(dur_im, tail_i, rows, sets, num_sets, c, child_k)
             bound = max(bound, sharper)
             fact[c, BOUND] = bound
             if bound >= control[INCUMBENT]:
@@ -318,9 +306,7 @@ def search_slice(task: Task, nodes: Nodes, max_expansions: int) -> int:
                 # Its bound is its makespan: the last completion.
                 control[INCUMBENT] = bound
                 control[BEST_NODE] = c
-            elif moves_on and not is_new(
-                need_imr, descendants_iw, fact, bits, running, finish, heap, bucket, control, c, words
-            ):
+            elif moves_on and not is_new(need_imr, descendants_iw, rows, heap, bucket, control, c):
                 control[NUM_NODES] -= 1
             else:
                 push(heap, fact, control, c)

@@ -1,12 +1,12 @@
 """Bounds on a layer's makespan for thousands of chips at once, for an outer search over chips.
 
-Axis letters: o = operator of the graph, i = operator of a part, c = chip, m = mode (0 one core, 1 all cores),
+Axis letters: o = operator of the graph, i = operator of a part, c = chip, m = mode (one core, all cores),
 r = resource.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,14 +14,37 @@ from numpy.typing import NDArray
 from rephaze.compiled import kernel
 from rephaze.schedule.relaxation import NEVER, ceil_safely, relax, tails
 from rephaze.schedule.structure import Part, ScheduleStructure, series_parts
+from rephaze.schedule.tables import Flags, Floats, Ints, Preds
 from rephaze.types.latency import IMPOSSIBLE_CYCLES, LatencyTable
 from rephaze.types.schedule import Exclusion
 
-Ints = NDArray[np.int64]
-
 _NUM_ROUNDS = 24
 _TOLERANCE = 1e-3
-_NUM_RESOURCES = 5  # tensor cores, vector cores, link, HBM, global buffer
+# Modes and resources as columns.
+_ONE_CORE, _ALL_CORES = range(2)
+_NUM_MODES = 2
+_TENSOR, _VECTOR, _LINK, _HBM, _BUFFER = range(5)
+_NUM_RESOURCES = 5
+
+
+class _PartOnChips(NamedTuple):
+    """A part's operators on many chips, and the chips' cores."""
+
+    cycles_cim: Ints
+    hbm_cim: Floats
+    """Part of the HBM bandwidth held."""
+    buffer_cim: Floats
+    num_tensor_c: Ints
+    """No more than can be busy at once."""
+    num_vector_c: Ints
+
+
+class _Engines(NamedTuple):
+    """What each operator of a part runs on."""
+
+    uses_tensor: Flags
+    uses_vector: Flags
+    uses_link: Flags
 
 
 def lower_bounds(
@@ -79,66 +102,50 @@ def _bounds_of_part(
     num_tensor_cores_c: Ints,
     num_vector_cores_c: Ints,
     exclusion: Exclusion,
-    possible_c: NDArray[np.bool_],
+    possible_c: Flags,
 ) -> Ints:
-    def rows(one_oc: Any, all_oc: Any) -> Any:
+    def rows(one_oc: NDArray[Any], all_oc: NDArray[Any]) -> NDArray[Any]:
         return np.ascontiguousarray(np.stack([one_oc[part.ops].T, all_oc[part.ops].T], axis=2))
 
     cycles_cim = rows(table.one_core_cycles_oc, table.all_cores_cycles_oc)
     cycles_cim[cycles_cim >= IMPOSSIBLE_CYCLES] = NEVER
     cycles_cim[~possible_c] = 0  # their answer is known; keep their sums from overflowing
     bound_c = np.zeros(len(cycles_cim), dtype=np.int64)
-    _fill_bounds(
-        cycles_cim,
-        rows(table.one_core_hbm_share_oc, table.all_cores_hbm_share_oc),
-        rows(table.one_core_buffer_share_oc, table.all_cores_buffer_share_oc),
-        np.minimum(num_tensor_cores_c, max(part.tensor_width, 1)),
-        np.minimum(num_vector_cores_c, max(part.vector_width, 1)),
-        part.uses_tensor,
-        part.uses_vector,
-        part.uses_link,
-        part.pred_start,
-        part.pred_index,
-        exclusion is Exclusion.CHIP,
-        bound_c,
+    chips = _PartOnChips(
+        cycles_cim=cycles_cim,
+        hbm_cim=rows(table.one_core_hbm_share_oc, table.all_cores_hbm_share_oc),
+        buffer_cim=rows(table.one_core_buffer_share_oc, table.all_cores_buffer_share_oc),
+        num_tensor_c=np.minimum(num_tensor_cores_c, max(part.tensor_width, 1)),
+        num_vector_c=np.minimum(num_vector_cores_c, max(part.vector_width, 1)),
     )
+    engines = _Engines(part.uses_tensor, part.uses_vector, part.uses_link)
+    _fill_bounds(chips, engines, part.preds, exclusion is Exclusion.CHIP, bound_c)
     return bound_c
 
 
 @kernel
-def _fill_bounds(
-    cycles_cim: Any,
-    hbm_cim: Any,
-    buffer_cim: Any,
-    num_tensor_c: Any,
-    num_vector_c: Any,
-    uses_tensor: Any,
-    uses_vector: Any,
-    uses_link: Any,
-    pred_start: Any,
-    pred_index: Any,
-    exclusive: bool,
-    bound_c: Any,
-) -> None:
+def _fill_bounds(chips: _PartOnChips, engines: _Engines, preds: Preds, exclusive: bool, bound_c: Ints) -> None:
+    # Unpacked once: every field access of a tuple in compiled code counts references.
+    cycles_cim, hbm_cim, buffer_cim = chips.cycles_cim, chips.hbm_cim, chips.buffer_cim
+    num_tensor_c, num_vector_c = chips.num_tensor_c, chips.num_vector_c
+    uses_tensor, uses_vector, uses_link = engines.uses_tensor, engines.uses_vector, engines.uses_link
     num_chips, size = cycles_cim.shape[:2]
-    frac_imr = np.zeros((size, 2, _NUM_RESOURCES))
-    weight_im = np.zeros((size, 2))
-    alone_im = np.zeros((size, 2), dtype=np.bool_)
-    alone_im[:, 1] = exclusive
+    frac_imr = np.zeros((size, _NUM_MODES, _NUM_RESOURCES))
+    weight_im = np.zeros((size, _NUM_MODES))
+    alone_im = np.zeros((size, _NUM_MODES), dtype=np.bool_)
+    alone_im[:, _ALL_CORES] = exclusive
     pick_i = np.zeros(size, dtype=np.int64)
     tail_i = np.zeros(size, dtype=np.int64)
     for c in range(num_chips):
         dur_im = cycles_cim[c]
-        longest = tails(dur_im, pred_start, pred_index, tail_i)
+        longest = tails(dur_im, preds, tail_i)
         for i in range(size):
-            for m in range(2):
-                one_of = m == 0
-                frac_imr[i, m, 0] = (1.0 / num_tensor_c[c] if one_of else 1.0) if uses_tensor[i] else 0.0
-                frac_imr[i, m, 1] = (1.0 / num_vector_c[c] if one_of else 1.0) if uses_vector[i] else 0.0
-                frac_imr[i, m, 2] = 1.0 if uses_link[i] else 0.0
-                frac_imr[i, m, 3] = hbm_cim[c, i, m]
-                frac_imr[i, m, 4] = buffer_cim[c, i, m]
-        relaxed = relax(
-            dur_im, frac_imr, alone_im, pred_start, pred_index, _NUM_ROUNDS, _TOLERANCE, weight_im, pick_i
-        )
+            for m in range(_NUM_MODES):
+                one_of = m == _ONE_CORE
+                frac_imr[i, m, _TENSOR] = (1.0 / num_tensor_c[c] if one_of else 1.0) if uses_tensor[i] else 0.0
+                frac_imr[i, m, _VECTOR] = (1.0 / num_vector_c[c] if one_of else 1.0) if uses_vector[i] else 0.0
+                frac_imr[i, m, _LINK] = 1.0 if uses_link[i] else 0.0
+                frac_imr[i, m, _HBM] = hbm_cim[c, i, m]
+                frac_imr[i, m, _BUFFER] = buffer_cim[c, i, m]
+        relaxed = relax(dur_im, frac_imr, alone_im, preds, _NUM_ROUNDS, _TOLERANCE, weight_im, pick_i)
         bound_c[c] = max(longest, ceil_safely(relaxed))

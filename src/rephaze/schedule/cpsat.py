@@ -9,12 +9,10 @@ import math
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-from rephaze.schedule.nodes import NUM_SPARE_MEASURES, Task
+from rephaze.schedule.nodes import NUM_SPARE_MEASURES
 from rephaze.schedule.relaxation import NEVER
-
-Ints = NDArray[np.int64]
+from rephaze.schedule.tables import Bits, Ints, Task
 
 # Needs are scaled down to this before they meet durations: their products must fit 64 bits.
 _MAX_CAP = 2**16
@@ -194,6 +192,6 @@ def _add_exclusive_rows(
         model.add(start[i] + shared[i] + alone[i] + sum(alone[j] for j in after[i]) + tail[i] <= total)
 
 
-def members(words: NDArray[np.uint64], size: int) -> list[int]:
+def members(words: Bits, size: int) -> list[int]:
     """The numbers in a bitset."""
     return [i for i in range(size) if int(words[i >> 6]) >> (i & 63) & 1]

@@ -5,46 +5,41 @@ Axis letters: as in ``nodes``.
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from rephaze.compiled import inner
 from rephaze.schedule.nodes import (
     DEAD,
     EXPANDED,
+    MARKS,
     NEXT,
     NUM_RUNNING,
+    ON_FILE,
+    ONLY_WAITED,
     OPEN,
     STATE,
     TIME,
-    WAITED,
     hash_bits,
     push,
 )
-from rephaze.schedule.packing import MODE_BITS, MODE_MASK
+from rephaze.schedule.tables import MODE_BITS, MODE_MASK, Bits, Ints, NodeRows
+
+# Whether one node can do whatever another can, no later; the last: and both have the same future.
+_NO, _YES, _YES_AND_ALIKE = range(3)
 
 
 @inner
-def _dominates(
-    need_imr: Any,
-    descendants_iw: Any,
-    fact: Any,
-    bits: Any,
-    running: Any,
-    finish: Any,
-    a: int,
-    b: int,
-    words: int,
-) -> int:
-    """Whether node a can do whatever b can, no later: 0 no, 1 yes, 2 yes and both have the same future.
+def _dominates(need_imr: Ints, descendants_iw: Bits, rows: NodeRows, a: int, b: int) -> int:
+    """Whether node a can do whatever b can, no later.
 
     Both have started the same operators. From b's moment on, a must hold no more of anything than b at any
     time, what others wait for must end no later in a, and so must the last of all.
     """
+    # Unpacked once: every field access of a tuple in compiled code counts references.
+    fact, bits, running, finish = rows.fact, rows.bits, rows.running, rows.finish
     moment = fact[b, TIME]
     if fact[a, TIME] > moment:
-        return 0
+        return _NO
     num_a, num_b = fact[a, NUM_RUNNING], fact[b, NUM_RUNNING]
     last_a, last_b = moment, moment
     for q in range(num_b):
@@ -52,14 +47,14 @@ def _dominates(
     for s in range(num_a):
         last_a = max(last_a, finish[a, s])
     if last_a > last_b:
-        return 0
+        return _NO
     same = fact[a, TIME] == moment and num_a == num_b
     for s in range(num_a):
         if finish[a, s] <= moment:
             continue
         code = running[a, s]
         awaited = False
-        for w in range(words):
+        for w in range(descendants_iw.shape[1]):
             if descendants_iw[code >> MODE_BITS, w] & ~bits[b, w] != np.uint64(0):
                 awaited = True
                 break
@@ -74,9 +69,9 @@ def _dominates(
         if not found:
             same = False
             if awaited:
-                return 0
+                return _NO
     if same:
-        return 2
+        return _YES_AND_ALIKE
     # b's use falls only when something of b ends: enough to compare then, and at its moment.
     for p in range(-1, num_b):
         time = moment if p < 0 else finish[b, p]
@@ -90,29 +85,20 @@ def _dominates(
                     if finish[b, q] > time:
                         excess -= need_imr[running[b, q] >> MODE_BITS, running[b, q] & MODE_MASK, r]
                 if excess > 0:
-                    return 0
-    return 1
+                    return _NO
+    return _YES
 
 
 @inner
 def is_new(
-    need_imr: Any,
-    descendants_iw: Any,
-    fact: Any,
-    bits: Any,
-    running: Any,
-    finish: Any,
-    heap: Any,
-    bucket: Any,
-    control: Any,
-    b: int,
-    words: int,
+    need_imr: Ints, descendants_iw: Bits, rows: NodeRows, heap: Ints, bucket: Ints, control: Ints, b: int
 ) -> bool:
     """File a node that has just reached a new moment, unless one on file makes it needless.
 
     A node on file that takes its place must be free to do all b could: what it was barred from is cleared,
     and if it was expanded under those bars it is opened again.
     """
+    fact, bits, words = rows.fact, rows.bits, descendants_iw.shape[1]
     place = hash_bits(bits, b, words) % bucket.shape[0]
     a = bucket[place]
     while a >= 0:
@@ -124,13 +110,13 @@ def is_new(
         if alike:
             # A node that merely waited may rest only on one of the same moment: else two could rest on each
             # other.
-            how = 0
-            if fact[b, WAITED] % 2 == 0 or fact[a, TIME] == fact[b, TIME]:
-                how = _dominates(need_imr, descendants_iw, fact, bits, running, finish, a, b, words)
-            if how > 0:
+            how = _NO
+            if fact[b, MARKS] & ONLY_WAITED == 0 or fact[a, TIME] == fact[b, TIME]:
+                how = _dominates(need_imr, descendants_iw, rows, a, b)
+            if how != _NO:
                 freed = False
                 for w in range(words, bits.shape[1]):
-                    kept = bits[a, w] & bits[b, w] if how == 2 else np.uint64(0)
+                    kept = bits[a, w] & bits[b, w] if how == _YES_AND_ALIKE else np.uint64(0)
                     if kept != bits[a, w]:
                         bits[a, w] = kept
                         freed = True
@@ -138,16 +124,16 @@ def is_new(
                     fact[a, STATE] = OPEN
                     push(heap, fact, control, a)
                 return False
-            if fact[a, STATE] == OPEN and (fact[a, WAITED] % 2 == 0 or fact[a, TIME] == fact[b, TIME]):
+            if fact[a, STATE] == OPEN and (fact[a, MARKS] & ONLY_WAITED == 0 or fact[a, TIME] == fact[b, TIME]):
                 free = True
                 for w in range(words, bits.shape[1]):
                     if bits[b, w] != np.uint64(0):
                         free = False
                         break
-                if free and _dominates(need_imr, descendants_iw, fact, bits, running, finish, b, a, words) > 0:
+                if free and _dominates(need_imr, descendants_iw, rows, b, a) != _NO:
                     fact[a, STATE] = DEAD
         a = fact[a, NEXT]
     fact[b, NEXT] = bucket[place]
-    fact[b, WAITED] += 2
+    fact[b, MARKS] |= ON_FILE
     bucket[place] = b
     return True

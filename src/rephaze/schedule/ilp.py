@@ -15,14 +15,11 @@ from datetime import timedelta
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from rephaze.errors import SpecError
 from rephaze.schedule.cpsat import Solved, members
-from rephaze.schedule.nodes import Task
 from rephaze.schedule.relaxation import NEVER
-
-Ints = NDArray[np.int64]
+from rephaze.schedule.tables import Ints, Task
 
 BACKENDS = {"scip": "GSCIP", "highs": "HIGHS", "cp_sat": "CP_SAT", "gurobi": "GUROBI"}
 

@@ -1,41 +1,39 @@
-"""Compiled list scheduling: quick valid schedules, the first upper bounds.
+"""Compiled list scheduling: operators placed one by one in order of a key, and random moves from there.
+
+Quick valid schedules: the first upper bounds.
 
 Axis letters: i = operator of a part, m = mode (a way to run it), r = resource.
 """
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from rephaze.compiled import kernel
 from rephaze.schedule.relaxation import NEVER, ceil_safely, relax
+from rephaze.schedule.tables import Demand, Floats, Ints, Preds, Task
+
+# What an attempt at a list schedule changes against the one before. Modes: the fastest, the relaxation's choice,
+# those that hold least, and faster ones where they at least halve the time. Order: longest tail first, in the
+# faster modes (with the fastest and the lightest) or in the modes chosen; or as given.
+_FASTEST, _RELAXED, _BY_TAIL, _AS_GIVEN, _LIGHTEST, _HALVED = range(6)
+_ATTEMPTS = (_FASTEST, _RELAXED, _BY_TAIL, _AS_GIVEN, _LIGHTEST, _BY_TAIL, _HALVED, _BY_TAIL)
 
 
 @kernel
-def place_in_order(
-    dur_im: Any,
-    need_imr: Any,
-    cap_r: Any,
-    pred_start: Any,
-    pred_index: Any,
-    mode_i: Any,
-    key_i: Any,
-    start_i: Any,
-) -> int:
+def place_in_order(demand: Demand, preds: Preds, mode_i: Ints, key_i: Floats, start_i: Ints) -> int:
     """Fill starts by placing operators one by one at their earliest feasible time; return the makespan.
 
     Args:
-        dur_im: Cycles.
-        need_imr: Units of each resource held while running.
-        cap_r: Units there are.
-        pred_start: Immediate predecessors, as in ``Part``.
-        pred_index: Likewise.
+        demand: What operators take, and what there is.
+        preds: Immediate predecessors.
         mode_i: The mode of each operator.
         key_i: Among operators whose predecessors are placed, the smallest key is next.
         start_i: Filled.
     """
+    # Unpacked once: every field access of a tuple in compiled code counts references.
+    dur_im, need_imr, cap_r = demand.dur_im, demand.need_imr, demand.cap_r
+    pred_start, pred_index = preds.start_i, preds.pred
     size, num_resources = dur_im.shape[0], cap_r.shape[0]
     waiting = np.zeros(size, dtype=np.int64)
     # Successors of i: succ_index[succ_end[i - 1]:succ_end[i]], by counting.
@@ -121,27 +119,19 @@ def place_in_order(
 
 @kernel
 def improve(
-    dur_im: Any,
-    need_imr: Any,
-    cap_r: Any,
-    pred_start: Any,
-    pred_index: Any,
+    task: Task,
     num_tries: int,
     target: int,
     lenience: float,
     seed: int,
-    mode_i: Any,
-    start_i: Any,
+    mode_i: Ints,
+    start_i: Ints,
     makespan: int,
 ) -> int:
     """Better starts and modes by random moves from a valid schedule, in place; return the makespan.
 
     Args:
-        dur_im: Cycles, ``NEVER`` for impossible.
-        need_imr: Units of each resource held while running.
-        cap_r: Units there are.
-        pred_start: Immediate predecessors, as in ``Part``.
-        pred_index: Likewise.
+        task: The part.
         num_tries: Schedules to try.
         target: Stop when this makespan is reached.
         lenience: How much worse, as part of the makespan, a schedule may be to be gone on from at first.
@@ -150,6 +140,9 @@ def improve(
         start_i: In and out.
         makespan: Of the schedule given.
     """
+    dur_im = task.dur_im
+    demand = Demand(task.dur_im, task.need_imr, task.cap_r)
+    preds = Preds(task.pred_start, task.pred_index)
     size, num_modes = dur_im.shape
     np.random.seed(seed)  # noqa: NPY002 - compiled code has only this generator, and it is private to it
     key_i = np.empty(size)
@@ -171,7 +164,7 @@ def improve(
                 trial_mode[i] = other
             else:
                 key_i[i] += (np.random.random() - 0.5) * 0.5 * makespan  # noqa: NPY002
-        found = place_in_order(dur_im, need_imr, cap_r, pred_start, pred_index, trial_mode, key_i, trial_start)
+        found = place_in_order(demand, preds, trial_mode, key_i, trial_start)
         # A little worse is a way out of where no move is better; ever less so towards the end.
         if found <= here + lenience * (1.0 - k / num_tries) * makespan:
             here = found
@@ -185,17 +178,19 @@ def improve(
 
 
 @kernel
-def first_schedule(task: Any, num_rounds: int, weight_im: Any, start_i: Any, mode_i: Any) -> tuple[int, int]:
+def first_schedule(task: Task, num_rounds: int, weight_im: Floats, start_i: Ints, mode_i: Ints) -> tuple[int, int]:
     """Fill a weight set and the best of a few list schedules; return a lower bound and the makespan.
 
     Args:
-        task: The part (``bestfirst.Task``).
+        task: The part.
         num_rounds: Of the relaxation.
         weight_im: Filled.
         start_i: Filled.
         mode_i: Filled.
     """
     dur_im, frac_imr = task.dur_im, task.frac_imr
+    demand = Demand(task.dur_im, task.need_imr, task.cap_r)
+    preds = Preds(task.pred_start, task.pred_index)
     size, num_modes, num_resources = frac_imr.shape
     # Modes of each operator by what they hold of the scarcest resource, least first.
     held_im = np.zeros((size, num_modes))
@@ -212,30 +207,18 @@ def first_schedule(task: Any, num_rounds: int, weight_im: Any, start_i: Any, mod
     trial_start = np.zeros(size, dtype=np.int64)
     key_i = np.zeros(size)
     bound, makespan = longest, NEVER
-    for attempt in range(8):
-        # Modes: the fastest, the relaxation's choice, the one that holds least, and faster ones where they gain
-        # most. Order: longest tail first in the faster modes, in the modes chosen, or as given.
-        if attempt == 0:
+    for change in _ATTEMPTS:
+        if change == _FASTEST:
             for i in range(size):
                 trial_mode[i] = 0
                 for m in range(1, num_modes):
                     if dur_im[i, m] < dur_im[i, trial_mode[i]]:
                         trial_mode[i] = m
                 key_i[i] = -task.tail_i[i]
-        elif attempt == 1:
-            relaxed = relax(
-                dur_im,
-                frac_imr,
-                task.alone_im,
-                task.pred_start,
-                task.pred_index,
-                num_rounds,
-                1e-7,
-                weight_im,
-                trial_mode,
-            )
+        elif change == _RELAXED:
+            relaxed = relax(dur_im, frac_imr, task.alone_im, preds, num_rounds, 1e-7, weight_im, trial_mode)
             bound = max(bound, ceil_safely(relaxed))
-        elif attempt == 2 or attempt == 5 or attempt == 7:
+        elif change == _BY_TAIL:
             for i in range(size):
                 key_i[i] = 0.0
             for i in range(size - 1, -1, -1):
@@ -243,10 +226,10 @@ def first_schedule(task: Any, num_rounds: int, weight_im: Any, start_i: Any, mod
                 for e in range(task.pred_start[i], task.pred_start[i + 1]):
                     j = task.pred_index[e]
                     key_i[j] = min(key_i[j], key_i[i])
-        elif attempt == 3:
+        elif change == _AS_GIVEN:
             for i in range(size):
                 key_i[i] = i
-        elif attempt == 4:
+        elif change == _LIGHTEST:
             for i in range(size):
                 trial_mode[i] = 0
                 for m in range(1, num_modes):
@@ -254,26 +237,16 @@ def first_schedule(task: Any, num_rounds: int, weight_im: Any, start_i: Any, mod
                         trial_mode[i] = m
                 key_i[i] = -task.tail_i[i]
         else:
-            # From the modes of the attempt before last: what at least halves the time.
             for i in range(size):
                 for m in range(num_modes):
                     if 2 * dur_im[i, m] < dur_im[i, trial_mode[i]]:
                         trial_mode[i] = m
-        found = place_in_order(
-            dur_im,
-            task.need_imr,
-            task.cap_r,
-            task.pred_start,
-            task.pred_index,
-            trial_mode,
-            key_i,
-            trial_start,
-        )
+        found = place_in_order(demand, preds, trial_mode, key_i, trial_start)
         if found < makespan:
             makespan = found
             for i in range(size):
                 start_i[i] = trial_start[i]
                 mode_i[i] = trial_mode[i]
-        if attempt > 0 and makespan <= bound:
+        if change != _FASTEST and makespan <= bound:
             break
     return bound, makespan

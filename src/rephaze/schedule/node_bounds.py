@@ -5,13 +5,12 @@ Axis letters: as in ``nodes``.
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from rephaze.compiled import inner
 from rephaze.schedule.nodes import (
     BOUND,
+    FIRST_PACKED_SET,
     NUM_PACKINGS,
     NUM_RUNNING,
     NUM_SPARE_MEASURES,
@@ -21,31 +20,25 @@ from rephaze.schedule.nodes import (
     RELAXED_SETS,
     TIME,
     Nodes,
-    Task,
     has_bit,
     put_weights,
 )
-from rephaze.schedule.packing import MODE_BITS, MODE_MASK, pack
+from rephaze.schedule.packing import pack
 from rephaze.schedule.relaxation import NEVER, ceil_safely, relax, shortest
+from rephaze.schedule.tables import MODE_BITS, MODE_MASK, Floats, Int, Ints, NodeRows, Preds, Task, WeightSets
+from rephaze.schedule.teams import NUM_TEAMS
 
 _NUM_PIVOTS, _NUM_ROUNDS = 400, 200
 
 
 @inner
 def price_rest(
-    dur_im: Any,
-    tail_i: Any,
-    fact: Any,
-    bits: Any,
-    running: Any,
-    finish: Any,
-    weight: Any,
-    price: Any,
-    num_sets: int,
-    n: int,
-    total_k: Any,
+    dur_im: Ints, tail_i: Ints, rows: NodeRows, sets: WeightSets, num_sets: int, n: int, total_k: Floats
 ) -> tuple[int, int]:
     """Fill the price of what is left at a node under each weight set; return a bound and its longest tail."""
+    # Unpacked once: every field access of a tuple in compiled code counts references.
+    fact, bits, running, finish = rows.fact, rows.bits, rows.running, rows.finish
+    weight, price = sets.weight_kim, sets.price_ki
     now = fact[n, TIME]
     longest = 0
     for k in range(num_sets):
@@ -69,36 +62,28 @@ def price_rest(
 
 @inner
 def bound_of_start(
-    dur_im: Any,
-    tail_i: Any,
-    fact: Any,
-    weight: Any,
-    price: Any,
-    num_sets: int,
-    n: int,
-    i: int,
-    m: int,
-    total_k: Any,
-) -> Any:
+    dur_im: Ints, tail_i: Ints, fact: Ints, sets: WeightSets, num_sets: int, n: int, start: int, total_k: Floats
+) -> int:
     """A bound on node n with one more start, from n's totals alone: most children end here, unmade."""
+    weight, price = sets.weight_kim, sets.price_ki
+    i, m = start >> MODE_BITS, start & MODE_MASK
     length = dur_im[i, m]
     now = fact[n, TIME]
-    best = max(fact[n, BOUND], now + length + tail_i[i] - shortest(dur_im, i))
+    best: int = max(fact[n, BOUND], now + length + tail_i[i] - shortest(dur_im, i))
     for k in range(num_sets):
         best = max(best, now + ceil_safely(total_k[k] - price[k, i] + weight[k, i, m] * length))
     return best
 
 
 @inner
-def bound_of_wait(
-    fact: Any, running: Any, finish: Any, weight: Any, num_sets: int, n: int, longest: int, total_k: Any
-) -> Any:
+def bound_of_wait(rows: NodeRows, sets: WeightSets, num_sets: int, n: int, longest: int, total_k: Floats) -> int:
     """A bound on node n gone on to its next completion."""
+    fact, running, finish, weight = rows.fact, rows.running, rows.finish, sets.weight_kim
     now = fact[n, TIME]
     moment = finish[n, 0]
     for s in range(1, fact[n, NUM_RUNNING]):
         moment = min(moment, finish[n, s])
-    best = max(fact[n, BOUND], moment + longest)
+    best: int = max(fact[n, BOUND], moment + longest)
     for k in range(num_sets):
         busy = 0.0
         for s in range(fact[n, NUM_RUNNING]):
@@ -108,7 +93,7 @@ def bound_of_wait(
 
 
 @inner
-def _left(task: Task, nodes: Nodes, n: int) -> Any:
+def _left(task: Task, nodes: Nodes, n: Int) -> Ints:
     """Durations of what is left at node n; all else is impossible."""
     left_im = task.dur_im.copy()
     for i in range(left_im.shape[0]):
@@ -133,8 +118,7 @@ def tune_weights(task: Task, nodes: Nodes, n: int) -> bool:
         left_im,
         task.frac_imr,
         task.alone_im,
-        task.pred_start,
-        task.pred_index,
+        Preds(task.pred_start, task.pred_index),
         np.int64(_NUM_ROUNDS),  # a literal would be a type of its own, and compiled again
         1e-7,
         weight_im,
@@ -149,7 +133,7 @@ def tune_weights(task: Task, nodes: Nodes, n: int) -> bool:
 
 
 @inner
-def pack_rest(task: Task, nodes: Nodes, n: Any) -> bool:
+def pack_rest(task: Task, nodes: Nodes, n: Int) -> bool:
     """Raise node n's bound to the best any weights give; say if that is more than before.
 
     The weights are used for other nodes too, and as a measure for ``tune_weights``. Those of the root stay.
@@ -158,9 +142,9 @@ def pack_rest(task: Task, nodes: Nodes, n: Any) -> bool:
     size, num_modes = task.dur_im.shape
     weight_im = np.zeros((size, num_modes))
     left_im = _left(task, nodes, n)
-    if 2 * nodes.teams.num[0] > len(nodes.teams.size):
+    if 2 * nodes.teams.num[NUM_TEAMS] > len(nodes.teams.size):
         # Teams of nodes long past only cost time.
-        nodes.teams.num[0] = 0
+        nodes.teams.num[NUM_TEAMS] = 0
     found = pack(left_im, task.need_imr, task.cap_r, task.ancestors_iw, nodes.teams, _NUM_PIVOTS, weight_im)
     if found == 0.0:
         control[PACKS] = 0
@@ -171,7 +155,8 @@ def pack_rest(task: Task, nodes: Nodes, n: Any) -> bool:
     nodes.fact[n, BOUND] = bound
     count = control[NUM_PACKINGS]
     control[NUM_PACKINGS] += 1
-    put_weights(task, nodes, weight_im, 1 if n == 0 else PACKED_SETS[0] + count % len(PACKED_SETS))
+    latest = PACKED_SETS[0] + count % len(PACKED_SETS)
+    put_weights(task, nodes, weight_im, FIRST_PACKED_SET if n == 0 else latest)
     at = task.frac_imr.shape[2] - NUM_SPARE_MEASURES + (0 if n == 0 else 1 + count % (NUM_SPARE_MEASURES - 1))
     for i in range(size):
         for m in range(num_modes):

@@ -9,15 +9,19 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from rephaze.compiled import inner, kernel
-from rephaze.schedule.packing import MODE_BITS, Teams, no_teams
 from rephaze.schedule.relaxation import NEVER
+from rephaze.schedule.tables import MODE_BITS, Bits, Floats, Int, Ints, ShortInts, Task
+from rephaze.schedule.teams import Teams, no_teams
 
 MAX_MODES = 1 << MODE_BITS
 # Columns of Nodes.fact: one row a node.
-TIME, NUM_RUNNING, LAST, PARENT, ACTION, BEGAN, BOUND, STATE, NEXT, DEPTH, WAITED = range(11)
+TIME, NUM_RUNNING, LAST, PARENT, ACTION, BEGAN, BOUND, STATE, NEXT, DEPTH, MARKS = range(11)
 NUM_FACTS = 11
+# Bits of column MARKS: it did nothing but wait for its moment; it is in the table by started set.
+ONLY_WAITED, ON_FILE = 1, 2
 # Node states.
 OPEN, EXPANDED, DEAD = 0, 1, 2
 # Entries of Nodes.control.
@@ -28,6 +32,7 @@ SLOPE = 14
 """Cycles of bound that one more operator started is worth to the order of the heap: 0 proves, more dives."""
 NUM_CONTROLS = 15
 # Weight sets: the first relaxation, the first packing, then the latest of either.
+FIRST_RELAXED_SET, FIRST_PACKED_SET = 0, 1
 RELAXED_SETS, PACKED_SETS = (2, 3, 4), (5, 6)
 MAX_SETS = 7
 NUM_SPARE_MEASURES = 3
@@ -37,51 +42,30 @@ FIRST_TUNING = 64
 # Expansions before single nodes are packed.
 FIRST_PACKING = 2000
 PACKING_WORK_A_NODE = 10_000
-"""Work on packings (``packing.Teams.num``) that takes as long as a node of the search, some five microseconds."""
+"""Work on packings (``teams.Teams.num``) that takes as long as a node of the search, some five microseconds."""
 _MAX_TEAMS = 256
 _MAX_PACKED_OPS = 64
 """Larger parts are tuned by ``relaxation.relax`` alone: the simplex method would take too long."""
 
 
-class Task(NamedTuple):
-    """The part to schedule, as arrays."""
-
-    dur_im: Any
-    need_imr: Any
-    cap_r: Any
-    frac_imr: Any
-    """What bounds weigh by: parts of each capacity, then sets that never overlap (``relaxation.relax``)."""
-    ancestors_iw: Any
-    descendants_iw: Any
-    pred_start: Any
-    pred_index: Any
-    tail_i: Any
-    twin_i: Any
-    """Another that may be taken to start no later (``twins``), or -1."""
-    alone_im: Any
-    """Modes that stop the whole chip."""
-    exclusive: bool
-    """Whether there may be such modes."""
-
-
 class Nodes(NamedTuple):
     """The search's memory; arrays are replaced by longer ones when full."""
 
-    fact: Any
-    bits: Any
-    """Started, then barred from each mode, and from stopping the chip for good: W words each."""
-    running: Any
-    """Operator and mode of each that runs (``MODE_BITS``)."""
-    finish: Any
-    heap: Any
-    bucket: Any
-    weight: Any
-    """weight[k, i, m] of the weight sets in use."""
-    price: Any
-    """price[k, i]: the cheaper mode's duration times its weight."""
+    fact: Ints
+    """With the next three, as in ``tables.NodeRows``."""
+    bits: Bits
+    running: ShortInts
+    finish: Ints
+    heap: Ints
+    """Open nodes."""
+    bucket: Ints
+    """The first node on file of each hash of a started set; the next one is in column NEXT."""
+    weight: Floats
+    """With the next, as in ``tables.WeightSets``."""
+    price: Floats
     teams: Teams
     """What weight sets are tuned with."""
-    control: Any
+    control: Ints
 
 
 def new_nodes(task: Task, width: int, capacity: int) -> Nodes:
@@ -119,7 +103,7 @@ def enlarged(nodes: Nodes, words: int, capacity: int) -> Nodes:
     """The same search with room for more nodes; ``words`` is that of one bitset."""
     used = int(nodes.control[NUM_NODES])
 
-    def longer(array: Any) -> Any:
+    def longer(array: NDArray[Any]) -> NDArray[Any]:
         fresh = np.zeros((capacity, *array.shape[1:]), dtype=array.dtype)
         fresh[: len(array)] = array
         return fresh
@@ -137,7 +121,7 @@ def enlarged(nodes: Nodes, words: int, capacity: int) -> Nodes:
 
 
 @kernel
-def put_weights(task: Task, nodes: Nodes, weight_im: Any, k: int) -> None:
+def put_weights(task: Task, nodes: Nodes, weight_im: Floats, k: int) -> None:
     """Make this the k-th weight set in use."""
     for i in range(task.dur_im.shape[0]):
         lowest = 1e300
@@ -149,19 +133,20 @@ def put_weights(task: Task, nodes: Nodes, weight_im: Any, k: int) -> None:
 
 
 @inner
-def has_bit(bits: Any, n: int, offset: int, i: int) -> Any:
+def has_bit(bits: Bits, n: Int, offset: int, i: int) -> bool:
     """Whether bit i of the bitset that begins at word ``offset`` of row n is set."""
-    return (bits[n, offset + (i >> 6)] >> np.uint64(i & 63)) & np.uint64(1) != np.uint64(0)
+    is_set: bool = (bits[n, offset + (i >> 6)] >> np.uint64(i & 63)) & np.uint64(1) != np.uint64(0)
+    return is_set
 
 
 @inner
-def set_bit(bits: Any, n: int, offset: int, i: int) -> None:
+def set_bit(bits: Bits, n: int, offset: int, i: int) -> None:
     """Set bit i of the bitset that begins at word ``offset`` of row n."""
     bits[n, offset + (i >> 6)] |= np.uint64(1) << np.uint64(i & 63)
 
 
 @inner
-def hash_bits(bits: Any, n: int, words: int) -> Any:
+def hash_bits(bits: Bits, n: int, words: int) -> np.int64:
     """A number from 0 up that mixes the first words of row n."""
     mixed = np.uint64(0x9E3779B97F4A7C15)
     for w in range(words):
@@ -172,28 +157,27 @@ def hash_bits(bits: Any, n: int, words: int) -> Any:
 
 
 @kernel
-def _file_again(fact: Any, bits: Any, bucket: Any, words: int, used: int) -> None:
+def _file_again(fact: Ints, bits: Bits, bucket: Ints, words: int, used: int) -> None:
     for n in range(used):
-        # 2 in WAITED marks those that are on file.
-        if fact[n, WAITED] >= 2:
+        if fact[n, MARKS] & ON_FILE:
             b = hash_bits(bits, n, words) % bucket.shape[0]
             fact[n, NEXT] = bucket[b]
             bucket[b] = n
 
 
 @inner
-def _comes_first(fact: Any, slope: Any, a: int, b: int) -> Any:
+def _comes_first(fact: Ints, slope: int, a: int, b: int) -> bool:
     key_a = fact[a, BOUND] - slope * fact[a, DEPTH]
     key_b = fact[b, BOUND] - slope * fact[b, DEPTH]
     if key_a != key_b:
-        return key_a < key_b
+        return bool(key_a < key_b)
     if fact[a, DEPTH] != fact[b, DEPTH]:
-        return fact[a, DEPTH] > fact[b, DEPTH]
+        return bool(fact[a, DEPTH] > fact[b, DEPTH])
     return a > b
 
 
 @inner
-def push(heap: Any, fact: Any, control: Any, n: int) -> None:
+def push(heap: Ints, fact: Ints, control: Ints, n: int) -> None:
     """Put node n into the heap."""
     at, slope = control[HEAP_SIZE], control[SLOPE]
     control[HEAP_SIZE] += 1
@@ -207,9 +191,10 @@ def push(heap: Any, fact: Any, control: Any, n: int) -> None:
 
 
 @inner
-def pop(heap: Any, fact: Any, control: Any) -> Any:
+def pop(heap: Ints, fact: Ints, control: Ints) -> int:
     """Take the node of least bound, and of those the deepest, from the heap."""
-    top, slope = heap[0], control[SLOPE]
+    top: int = heap[0]
+    slope = control[SLOPE]
     control[HEAP_SIZE] -= 1
     size = control[HEAP_SIZE]
     moved = heap[size]

@@ -6,27 +6,20 @@ import math
 import time
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from rephaze.schedule import bestfirst, nodes
+from rephaze.schedule.cpsat import Solved
 from rephaze.schedule.list_schedule import first_schedule, improve
-from rephaze.schedule.nodes import Nodes, Task
-from rephaze.schedule.packing import MODE_BITS, MODE_MASK
-from rephaze.schedule.relaxation import ceil_safely, relax
+from rephaze.schedule.resumable_search import NUM_ROUNDS, Limit, PartSolution, ResumableSearch
+from rephaze.schedule.tables import Ints, Task
 from rephaze.types.stopping import UNSTOPPED, StopSignal
 
-Ints = NDArray[np.int64]
-
+DEFAULT_BACKEND = "scip"
 SEARCH_WORK = 300_000
 """Work limit for outer searches: hard parts end after some two seconds, and alike on every machine."""
 HURRIED_WORK = 3_000
 """Enough for most proofs and, where it is not, for a bound near the optimum."""
-_NUM_ROUNDS = 200
-_FIRST_SHARPENING = 2000
-_MAX_NODE_BYTES = 800_000_000
 _LENIENCES = (0.0, 0.0, 0.002, 0.0, 0.0, 0.02)
 """Of rounds of random moves: strict ones mostly end soonest, lenient ones where those are stuck."""
 _MAX_TRIES, _MAX_TRIES_TIMES_OPS_2 = 3_000, 30_000_000
@@ -77,82 +70,56 @@ _IN_TURNS = (
     ("improve", 0.85),
     ("cpsat", 1.0),
 )
-_DIVE_STEEPNESS = 0.5
-"""How far above the least bound a dive's last operators may start, as part of the gap it wants to close."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Limit:
-    """When a turn ends: at a moment of the clock, or after so much work, which repeats on any machine."""
+class Effort:
+    """How hard to look for a schedule, and by which means."""
 
-    deadline: float = math.inf
-    """Of ``time.perf_counter``."""
-    num_nodes: int | None = None
-    """Work in nodes of the search, all its turns together."""
+    time_limit_s: float = 10.0
+    """Wall time for all parts together; a valid schedule comes back whatever it is."""
+    work_limit: int | None = None
+    """Nodes to search in each part, some five microseconds each, and as much work of CP-SAT. No clock decides
+    then, so the answer is the same on any machine. The integer program knows time only."""
+    solver: Solver = Solver.AUTO
+    """Which methods may be used."""
+    backend: str = DEFAULT_BACKEND
+    """Of the integer program: scip, highs, cp_sat or gurobi."""
     stop: StopSignal = UNSTOPPED
-    """Cuts the turn short: its outcome is then nobody's answer."""
-
-    def time_left_s(self) -> float:
-        """Wall time to the deadline, 0 when it has passed."""
-        return min(max(self.deadline - time.perf_counter(), 0.0), self.stop.time_left_s())
+    """Interrupts the work, whatever its limit."""
 
 
-@dataclass(slots=True)
-class PartSolution:
-    """What is known of a part; ``bound == makespan`` is a proof."""
-
-    bound: int
-    makespan: int
-    start_i: Ints
-    mode_i: Ints
-
-    @property
-    def is_proven(self) -> bool:
-        """Whether nothing is left to find."""
-        return self.bound >= self.makespan
-
-
-def solve_part(
-    task: Task,
-    width: int,
-    time_limit_s: float,
-    work_limit: int | None,
-    solver: Solver,
-    backend: str,
-    stop: StopSignal = UNSTOPPED,
-) -> PartSolution:
+def solve_part(task: Task, width: int, effort: Effort, time_limit_s: float) -> PartSolution:
     """The best schedule and bound of a part within the limit.
 
     Args:
         task: The part.
         width: Most operators that can run at once.
-        time_limit_s: Wall time; the quick bounds are always made.
-        work_limit: Nodes to search instead, and likewise for CP-SAT; the integer program knows time only.
-        solver: Which methods may be used.
-        backend: Of the integer program.
-        stop: Ends the work before its limit.
+        effort: By which means, and how much work.
+        time_limit_s: Wall time for this part; the quick bounds are always made.
 
     Raises:
-        StoppedError: ``stop`` came before a proof and before the limit.
+        StoppedError: The stop signal came before a proof and before the limit.
     """
+    solver, work_limit, stop = effort.solver, effort.work_limit, effort.stop
     stop.check()
     began = time.perf_counter()
     size = len(task.dur_im)
     weight_im = np.zeros(task.dur_im.shape)
     known = PartSolution(0, 0, np.zeros(size, dtype=np.int64), np.zeros(size, dtype=np.int64))
-    known.bound, known.makespan = first_schedule(task, _NUM_ROUNDS, weight_im, known.start_i, known.mode_i)
+    known.bound, known.makespan = first_schedule(task, NUM_ROUNDS, weight_im, known.start_i, known.mode_i)
     if solver is Solver.ILP:
         from rephaze.schedule.ilp import solve_by_ilp
 
         left_s = Limit(deadline=began + time_limit_s, stop=stop).time_left_s()
-        _merge(task, known, solve_by_ilp(task, known.makespan, left_s, backend))
+        _merge(task, known, solve_by_ilp(task, known.makespan, left_s, effort.backend))
         if not known.is_proven:
             stop.check()
         return known
     if known.is_proven and solver is not Solver.CPSAT:
         return known
     may_search = solver is not Solver.CPSAT and size <= _MAX_SEARCH_OPS
-    search = _Search(task, known, weight_im, width) if may_search else None
+    search = ResumableSearch(task, known, weight_im, width) if may_search else None
     num_nodes = 0
     for seed, (method, share) in enumerate(_turns(task, solver)):
         num_nodes_before = num_nodes
@@ -182,94 +149,6 @@ def _turns(task: Task, solver: Solver) -> tuple[tuple[str, float], ...]:
     return ((solver.value, 1.0),)
 
 
-class _Search:
-    """A best-first search that can be continued."""
-
-    def __init__(self, task: Task, known: PartSolution, weight_im: Any, width: int) -> None:
-        self.task, self.known = task, known
-        size, words = task.ancestors_iw.shape
-        self.nodes: Nodes = nodes.new_nodes(task, width, max(1024, 8 * size * task.dur_im.shape[1] // 2))
-        self.nodes.fact[0, nodes.BOUND] = known.bound
-        self.words = words
-        self.node_bytes = 8 * nodes.NUM_FACTS + 8 * self.nodes.bits.shape[1] + 12 * width + 24
-        nodes.put_weights(task, self.nodes, weight_im, 0)
-        self.slice = 64
-        self.is_over = False
-        self.sharpen_at, self.num_rounds = _FIRST_SHARPENING, _NUM_ROUNDS
-
-    def run(self, limit: Limit, *, dives: bool = False) -> None:
-        """Search until proven, at the limit or out of memory; what is found goes into ``known``.
-
-        Args:
-            limit: Of all turns together.
-            dives: Prefer nodes with more operators started to those of least bound: finds good schedules soon,
-                proves late.
-        """
-        known, control = self.known, self.nodes.control
-        control[nodes.INCUMBENT] = known.makespan
-        control[nodes.BEST_NODE] = -1
-        gap = known.makespan - known.bound
-        slope = int(np.ceil(_DIVE_STEEPNESS * gap / len(known.mode_i))) if dives else 0
-        if slope != control[nodes.SLOPE]:
-            nodes.reorder(self.nodes, slope)
-        while not self.is_over and limit.time_left_s() > 0:
-            expanded = int(control[nodes.NUM_EXPANDED])
-            num_nodes = expanded + int(self.nodes.teams.num[1]) // nodes.PACKING_WORK_A_NODE
-            if limit.num_nodes is not None and num_nodes >= limit.num_nodes:
-                break
-            if expanded >= self.sharpen_at and not control[nodes.PACKS]:
-                self._sharpen()
-            outcome = bestfirst.search_slice(self.task, self.nodes, self.slice)
-            if outcome == bestfirst.PROVEN:
-                self.is_over = True
-            elif outcome == bestfirst.FULL:
-                capacity = 2 * len(self.nodes.fact)
-                if capacity * self.node_bytes > _MAX_NODE_BYTES:
-                    self.is_over = True
-                    break
-                self.nodes = nodes.enlarged(self.nodes, self.words, capacity)
-            else:
-                self.slice = min(2 * self.slice, 4096)
-        incumbent = int(control[nodes.INCUMBENT])
-        if control[nodes.BEST_NODE] >= 0:
-            known.makespan = incumbent
-            self._read_schedule(int(control[nodes.BEST_NODE]))
-        lowest = incumbent
-        if control[nodes.HEAP_SIZE] > 0:
-            at_top = self.nodes.heap[: 1 if not slope else control[nodes.HEAP_SIZE]]
-            lowest = min(lowest, int(self.nodes.fact[at_top, nodes.BOUND].min()))
-        known.bound = max(known.bound, min(lowest, known.makespan))
-
-    def _sharpen(self) -> None:
-        """Tune the root's weight set further, the harder the part proves: a little better prunes much."""
-        self.sharpen_at *= 16
-        self.num_rounds = min(16 * self.num_rounds, 200_000)
-        task, known = self.task, self.known
-        weight_im, pick_i = np.zeros(task.dur_im.shape), np.zeros_like(known.mode_i)
-        found = relax(
-            task.dur_im,
-            task.frac_imr,
-            task.alone_im,
-            task.pred_start,
-            task.pred_index,
-            self.num_rounds,
-            1e-9,
-            weight_im,
-            pick_i,
-        )
-        nodes.put_weights(task, self.nodes, weight_im, 0)
-        known.bound = max(known.bound, min(ceil_safely(found), known.makespan))
-
-    def _read_schedule(self, node: int) -> None:
-        fact = self.nodes.fact
-        while node >= 0:
-            action = int(fact[node, nodes.ACTION])
-            if action >= 0:
-                self.known.start_i[action >> MODE_BITS] = fact[node, nodes.BEGAN]
-                self.known.mode_i[action >> MODE_BITS] = action & MODE_MASK
-            node = int(fact[node, nodes.PARENT])
-
-
 def _improve(task: Task, known: PartSolution, limit: Limit, num_nodes_before: int) -> None:
     """A better schedule by rounds of random moves.
 
@@ -287,11 +166,7 @@ def _improve(task: Task, known: PartSolution, limit: Limit, num_nodes_before: in
     seed = 0
     while num_left > 0 and not known.is_proven and limit.time_left_s() > 0:
         known.makespan = improve(
-            task.dur_im,
-            task.need_imr,
-            task.cap_r,
-            task.pred_start,
-            task.pred_index,
+            task,
             int(min(num_tries, num_left)),
             known.bound,
             _LENIENCES[seed % len(_LENIENCES)],
@@ -326,9 +201,9 @@ def _run_cpsat(task: Task, known: PartSolution, limit: Limit, seed: int) -> None
     _merge(task, known, found)
 
 
-def _merge(task: Task, known: PartSolution, found: Any) -> None:
+def _merge(task: Task, known: PartSolution, found: Solved) -> None:
     """Take a solver's bound, and its schedule if it is valid and shorter."""
-    if found.start_i is not None:
+    if found.start_i is not None and found.mode_i is not None:
         makespan = replay(task, found.start_i, found.mode_i)
         if makespan is not None and makespan < known.makespan:
             known.makespan, known.start_i, known.mode_i = makespan, found.start_i, found.mode_i

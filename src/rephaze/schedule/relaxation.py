@@ -9,11 +9,10 @@ partial schedule, the price of what is left a lower bound on the time still need
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from rephaze.compiled import inner, kernel
+from rephaze.schedule.tables import Bits, Flags, Floats, Int, Ints, Preds
 
 NEVER = 1 << 60
 """Duration of an impossible mode inside the kernels."""
@@ -30,17 +29,18 @@ def ceil_safely(value: float) -> int:
 
 
 @inner
-def shortest(dur_im: Any, i: int) -> Any:
+def shortest(dur_im: Ints, i: int) -> int:
     """Cycles of operator i in its fastest mode."""
-    least = dur_im[i, 0]
+    least: int = dur_im[i, 0]
     for m in range(1, dur_im.shape[1]):
         least = min(least, dur_im[i, m])
     return least
 
 
 @kernel
-def tails(dur_im: Any, pred_start: Any, pred_index: Any, tail_i: Any) -> int:
+def tails(dur_im: Ints, preds: Preds, tail_i: Ints) -> int:
     """Fill the longest path from each operator to the end, in the faster modes; return the longest of all."""
+    pred_start, pred_index = preds.start_i, preds.pred
     size = dur_im.shape[0]
     longest = 0
     for i in range(size):
@@ -55,7 +55,7 @@ def tails(dur_im: Any, pred_start: Any, pred_index: Any, tail_i: Any) -> int:
 
 
 @kernel
-def cliques(dur_im: Any, need_imr: Any, cap_r: Any, ancestors_iw: Any, order: Any, member_ki: Any) -> int:
+def cliques(dur_im: Ints, need_imr: Ints, cap_r: Ints, ancestors_iw: Bits, order: Ints, member_ki: Flags) -> int:
     """Fill the longest sets found of operators no two of which can ever overlap; return how many.
 
     Two cannot if one precedes the other or if, in every pair of modes, they need too much of something
@@ -132,15 +132,14 @@ def cliques(dur_im: Any, need_imr: Any, cap_r: Any, ancestors_iw: Any, order: An
 
 @kernel
 def relax(
-    dur_im: Any,
-    frac_imr: Any,
-    alone_im: Any,
-    pred_start: Any,
-    pred_index: Any,
-    num_rounds: Any,
+    dur_im: Ints,
+    frac_imr: Floats,
+    alone_im: Flags,
+    preds: Preds,
+    num_rounds: Int,
     tolerance: float,
-    weight_im: Any,
-    pick_i: Any,
+    weight_im: Floats,
+    pick_i: Ints,
 ) -> float:
     """Fill the best weight set found and the modes it favours; return its lower bound.
 
@@ -153,13 +152,13 @@ def relax(
         frac_imr: Part of each resource's capacity held while running; any other measure of which concurrent
             operators together never have more than 1, such as cliques, may follow.
         alone_im: Modes that stop the whole chip: every measure counts them in full.
-        pred_start: Immediate predecessors, as in ``Part``.
-        pred_index: Likewise.
+        preds: Immediate predecessors.
         num_rounds: Most rounds to play.
         tolerance: Stop when the bound is within this part of what any weight set can give.
         weight_im: Filled.
         pick_i: Filled.
     """
+    pred_start, pred_index = preds.start_i, preds.pred
     size, num_modes, num_resources = frac_imr.shape
     share_r = np.zeros(num_resources)
     flow_i = np.zeros(size)

@@ -7,16 +7,15 @@ three operators of a third each do fit together.
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
-from numpy.typing import NDArray
+
+from rephaze.schedule.tables import Floats, Ints
 
 SHARE_UNITS = 9_009_000_000
 # A float share misses the decimal or fraction it stands for by at most 1.1e-16: a millionth of a unit.
 _SNAP_UNITS = 1e-3
 
 
-def share_units(share: Any) -> NDArray[np.int64]:
+def share_units(share: float | Floats) -> Ints:
     """Units of ``SHARE_UNITS`` for shares in [0, 1], rounded up; works on numbers and arrays."""
     return np.ceil(np.asarray(share, dtype=np.float64) * SHARE_UNITS - _SNAP_UNITS).astype(np.int64)

@@ -13,12 +13,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from rephaze.schedule.nodes import Task
-from rephaze.schedule.parts import PartSolution, Solver, solve_part
+from rephaze.schedule.parts import DEFAULT_BACKEND, Effort, Solver, solve_part
 from rephaze.schedule.relaxation import NEVER
+from rephaze.schedule.resumable_search import PartSolution
 from rephaze.schedule.shares import SHARE_UNITS, share_units
 from rephaze.schedule.structure import Part, ScheduleStructure, compile_structure, series_parts
-from rephaze.schedule.tasks import in_ticks, make_task, without_gaps
+from rephaze.schedule.tables import Flags, Floats, Ints, Task
+from rephaze.schedule.tasks import Cores, PartModes, in_ticks, make_task, without_gaps
 from rephaze.types.latency import IMPOSSIBLE_CYCLES, LatencyTable
 from rephaze.types.schedule import (
     Exclusion,
@@ -29,11 +30,6 @@ from rephaze.types.schedule import (
     Way,
     scheduled,
 )
-from rephaze.types.stopping import UNSTOPPED, StopSignal
-
-Ints = NDArray[np.int64]
-
-DEFAULT_BACKEND = "scip"
 
 
 @dataclass(frozen=True, eq=False, kw_only=True, slots=True)
@@ -60,6 +56,20 @@ class LayerSchedule:
         return ScheduleStatus.OPTIMAL if proven else ScheduleStatus.FEASIBLE
 
 
+@dataclass(frozen=True, eq=False, kw_only=True, slots=True)
+class LayerModes:
+    """What the operators of a layer take on one chip, mode by mode. At most ``MAX_MODES`` modes."""
+
+    cycles_om: Ints
+    """Durations; ``IMPOSSIBLE_CYCLES`` or more is impossible."""
+    all_cores_om: Flags | None = None
+    """Which modes take all cores; None for two modes, one core and all."""
+    hbm_share_om: Floats | None = None
+    """Part of the HBM bandwidth held; None for none."""
+    buffer_share_om: Floats | None = None
+    """Likewise for the global buffer."""
+
+
 @dataclass(frozen=True, eq=False, slots=True)
 class ScheduleMemo:
     """Solved parts by structure, durations, needs and (capped) capacities; give one to many solves.
@@ -75,44 +85,27 @@ class ScheduleMemo:
 
 def schedule_layer(
     structure: ScheduleStructure,
-    cycles_om: Ints,
-    *,
-    num_tensor_cores: int,
-    num_vector_cores: int,
-    exclusion: Exclusion,
-    all_cores_om: NDArray[np.bool_] | None = None,
-    hbm_share_om: NDArray[np.float64] | None = None,
-    buffer_share_om: NDArray[np.float64] | None = None,
-    time_limit_s: float = 10.0,
-    work_limit: int | None = None,
-    solver: Solver = Solver.AUTO,
-    backend: str = DEFAULT_BACKEND,
+    modes: LayerModes,
+    cores: Cores,
+    effort: Effort | None = None,
     memo: ScheduleMemo | None = None,
-    stop: StopSignal = UNSTOPPED,
 ) -> LayerSchedule:
     """The best schedule of a layer on one chip, with its proven bound.
 
     Args:
         structure: Of the layer's operator graph.
-        cycles_om: Durations in each mode; ``IMPOSSIBLE_CYCLES`` or more is impossible. At most ``MAX_MODES``.
-        num_tensor_cores: Of the chip.
-        num_vector_cores: Of the chip.
-        exclusion: What all-cores operators exclude.
-        all_cores_om: Which modes take all cores; None for two modes, one core and all.
-        hbm_share_om: Part of the HBM bandwidth held in each mode; None for none.
-        buffer_share_om: Likewise for the global buffer.
-        time_limit_s: Wall time for all parts together; a valid schedule comes back whatever it is.
-        work_limit: Nodes to search in each part, some five microseconds each, and as much work of CP-SAT. No clock
-            decides then, so the answer is the same on any machine. The integer program knows time only.
-        solver: Which methods may be used.
-        backend: Of the integer program: scip, highs, cp_sat or gurobi.
-        memo: Shared among solves, or None.
-        stop: Interrupts the work, whatever its limit; a part that was cut does not go into the memo.
+        modes: Its operators on the chip.
+        cores: Of the chip.
+        effort: How hard to look; ten seconds by default.
+        memo: Shared among solves, or None; a part that was cut by a stop signal does not go into it.
 
     Raises:
-        StoppedError: ``stop`` came before a proof and before the limit.
+        StoppedError: The stop signal came before a proof and before the limit.
     """
-    if work_limit is not None and solver is not Solver.ILP:
+    effort = effort or Effort()
+    cycles_om, all_cores_om = modes.cycles_om, modes.all_cores_om
+    time_limit_s = effort.time_limit_s
+    if effort.work_limit is not None and effort.solver is not Solver.ILP:
         time_limit_s = math.inf
     deadline = time.perf_counter() + time_limit_s
     fastest_o = cycles_om.min(axis=1)
@@ -121,7 +114,7 @@ def schedule_layer(
         return _impossible(structure, int(np.argmax(fastest_o >= IMPOSSIBLE_CYCLES)))
     units = [
         None if share_om is None or not share_om.any() else share_units(share_om)
-        for share_om in (hbm_share_om, buffer_share_om)
+        for share_om in (modes.hbm_share_om, modes.buffer_share_om)
     ]
     if all_cores_om is None:
         all_cores_om = np.array([[False, True]] * structure.num_ops).reshape(-1, 2)
@@ -135,20 +128,18 @@ def schedule_layer(
         share_s = max(deadline - time.perf_counter(), 0.0) / (len(hard) - rank)
         part_cycles = cycles_om[part.ops]
         part_cycles[part_cycles >= IMPOSSIBLE_CYCLES] = NEVER
-        task = make_task(
-            part,
-            part_cycles,
-            all_cores_om[part.ops],
-            None if units[0] is None else units[0][part.ops],
-            None if units[1] is None else units[1][part.ops],
-            num_tensor_cores,
-            num_vector_cores,
-            SHARE_UNITS,
-            exclusion is Exclusion.CHIP,
+        hbm_units_im, buffer_units_im = (None if units_om is None else units_om[part.ops] for units_om in units)
+        part_modes = PartModes(
+            cycles_im=part_cycles,
+            all_cores_im=all_cores_om[part.ops],
+            hbm_units_im=hbm_units_im,
+            buffer_units_im=buffer_units_im,
+            share_units=SHARE_UNITS,
         )
+        task = make_task(part, part_modes, cores)
         task, was_im = without_gaps(task)
         task, tick = in_ticks(task)
-        found = _solved(part, task, share_s, work_limit, solver, backend, memo, stop)
+        found = _solved(part, task, effort, share_s, memo)
         mode_i = was_im[np.arange(len(part.ops)), found.mode_i]
         solutions[k] = PartSolution(
             bound=tick * found.bound, makespan=tick * found.makespan, start_i=tick * found.start_i, mode_i=mode_i
@@ -178,25 +169,20 @@ def schedule_on_chip(
         num_vector_cores: Of that chip.
         exclusion: What all-cores operators exclude.
         time_limit_s: Wall time.
-        work_limit: Work instead of time, as for ``schedule_layer``.
+        work_limit: Work instead of time (``Effort``).
         memo: Shared among solves, or None.
     """
 
-    def modes(one_oc: NDArray[Any], all_oc: NDArray[Any]) -> NDArray[Any]:
+    def both(one_oc: NDArray[Any], all_oc: NDArray[Any]) -> NDArray[Any]:
         return np.stack([one_oc[:, chip], all_oc[:, chip]], axis=1)
 
-    return schedule_layer(
-        structure,
-        modes(table.one_core_cycles_oc, table.all_cores_cycles_oc),
-        num_tensor_cores=num_tensor_cores,
-        num_vector_cores=num_vector_cores,
-        exclusion=exclusion,
-        hbm_share_om=modes(table.one_core_hbm_share_oc, table.all_cores_hbm_share_oc),
-        buffer_share_om=modes(table.one_core_buffer_share_oc, table.all_cores_buffer_share_oc),
-        time_limit_s=time_limit_s,
-        work_limit=work_limit,
-        memo=memo,
+    modes = LayerModes(
+        cycles_om=both(table.one_core_cycles_oc, table.all_cores_cycles_oc),
+        hbm_share_om=both(table.one_core_hbm_share_oc, table.all_cores_hbm_share_oc),
+        buffer_share_om=both(table.one_core_buffer_share_oc, table.all_cores_buffer_share_oc),
     )
+    cores = Cores(num_tensor_cores=num_tensor_cores, num_vector_cores=num_vector_cores, exclusion=exclusion)
+    return schedule_layer(structure, modes, cores, Effort(time_limit_s=time_limit_s, work_limit=work_limit), memo)
 
 
 def solve_problem(
@@ -217,23 +203,21 @@ def solve_problem(
     # Rows of equal length: what is missing cannot run.
     missing = Way(mode=Mode.ONE_CORE, cycles=IMPOSSIBLE_CYCLES)
     ways = [[*op.ways, *[missing] * (num_ways - 2 - len(op.further))] for op in ops]
-    found = schedule_layer(
-        structure,
-        np.array([[way.cycles for way in own] for own in ways], dtype=np.int64).reshape(shape),
+    hbm_share = [[way.hbm_share for way in own] for own in ways]
+    buffer_share = [[way.buffer_share for way in own] for own in ways]
+    modes = LayerModes(
+        cycles_om=np.array([[way.cycles for way in own] for own in ways], dtype=np.int64).reshape(shape),
+        all_cores_om=np.array([[way.mode is Mode.ALL_CORES for way in own] for own in ways]).reshape(shape),
+        hbm_share_om=np.array(hbm_share, dtype=np.float64).reshape(shape),
+        buffer_share_om=np.array(buffer_share, dtype=np.float64).reshape(shape),
+    )
+    cores = Cores(
         num_tensor_cores=problem.num_tensor_cores,
         num_vector_cores=problem.num_vector_cores,
         exclusion=problem.all_cores_excludes,
-        all_cores_om=np.array([[way.mode is Mode.ALL_CORES for way in own] for own in ways]).reshape(shape),
-        hbm_share_om=np.array([[way.hbm_share for way in own] for own in ways], dtype=np.float64).reshape(shape),
-        buffer_share_om=np.array([[way.buffer_share for way in own] for own in ways], dtype=np.float64).reshape(
-            shape
-        ),
-        time_limit_s=time_limit_s,
-        work_limit=work_limit,
-        solver=solver,
-        backend=backend,
-        memo=memo,
     )
+    effort = Effort(time_limit_s=time_limit_s, work_limit=work_limit, solver=solver, backend=backend)
+    found = schedule_layer(structure, modes, cores, effort, memo)
     feasible = found.status is not ScheduleStatus.INFEASIBLE
     return Schedule(
         status=found.status,
@@ -251,28 +235,21 @@ def solve_problem(
 
 
 def _solved(
-    part: Part,
-    task: Task,
-    time_limit_s: float,
-    work_limit: int | None,
-    solver: Solver,
-    backend: str,
-    memo: ScheduleMemo | None,
-    stop: StopSignal,
+    part: Part, task: Task, effort: Effort, time_limit_s: float, memo: ScheduleMemo | None
 ) -> PartSolution:
     if memo is None:
-        return solve_part(task, part.width, time_limit_s, work_limit, solver, backend, stop)
+        return solve_part(task, part.width, effort, time_limit_s)
     key = tuple(
         a.tobytes()
         for a in (part.ancestors_iw, part.pred_index, task.dur_im, task.need_imr, task.cap_r, task.alone_im)
     )
-    limited = (str(work_limit).encode(), *key)
+    limited = (str(effort.work_limit).encode(), *key)
     known = memo.parts.get(key) or memo.parts.get(limited)
     if known is None:
-        known = solve_part(task, part.width, time_limit_s, work_limit, solver, backend, stop)
+        known = solve_part(task, part.width, effort, time_limit_s)
         if known.is_proven:
             memo.parts[key] = known
-        elif work_limit is not None:
+        elif effort.work_limit is not None:
             # More time might still prove a part; the same work would end the same way.
             memo.parts[limited] = known
     return known
@@ -283,7 +260,7 @@ def _joined(
     parts: tuple[Part, ...],
     solutions: list[PartSolution | None],
     cycles_om: Ints,
-    takes_time: NDArray[np.bool_],
+    takes_time: Flags,
 ) -> LayerSchedule:
     """Parts end to end; contracted operators start the moment their inputs are ready."""
     start_o = np.zeros(structure.num_ops, dtype=np.int64)

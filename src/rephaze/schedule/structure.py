@@ -13,12 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rephaze.errors import SpecError
+from rephaze.schedule.tables import Bits, Flags, Ints, Preds
 from rephaze.schedule.twins import Exchange, exchanges
 from rephaze.types.latency import Engine
-
-Bits = NDArray[np.uint64]
-Ints = NDArray[np.int64]
-Flags = NDArray[np.bool_]
 
 _MAX_MATCHED = 400
 USES_TENSOR = (Engine.TENSOR, Engine.FUSED)
@@ -49,6 +46,11 @@ class Part:
     link_width: int
     width: int
     """Most operators that can run at once."""
+
+    @property
+    def preds(self) -> Preds:
+        """Immediate predecessors, as compiled functions take them."""
+        return Preds(start_i=self.pred_start, pred=self.pred_index)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True, slots=True)

@@ -8,59 +8,70 @@ Axis letters: i = operator of a part, m = mode (a way to run it: cores and bandw
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from rephaze.schedule.nodes import NUM_SPARE_MEASURES, Task
+from rephaze.schedule.nodes import NUM_SPARE_MEASURES
 from rephaze.schedule.relaxation import NEVER, cliques, tails
 from rephaze.schedule.structure import Part
+from rephaze.schedule.tables import Flags, Floats, Ints, Task
 from rephaze.schedule.twins import twins
-
-Ints = NDArray[np.int64]
-Flags = NDArray[np.bool_]
+from rephaze.types.schedule import Exclusion
 
 _NUM_CLIQUES = 3
 
 
-def make_task(
-    part: Part,
-    cycles_im: Ints,
-    all_cores_im: Flags,
-    hbm_units_im: Ints | None,
-    buffer_units_im: Ints | None,
-    num_tensor_cores: int,
-    num_vector_cores: int,
-    share_units: int,
-    exclusive: bool,
-) -> Task:
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Cores:
+    """A chip's cores, and what an operator on all of them excludes."""
+
+    num_tensor_cores: int
+    num_vector_cores: int
+    exclusion: Exclusion
+
+
+@dataclass(frozen=True, eq=False, kw_only=True, slots=True)
+class PartModes:
+    """What the operators of a part take on one chip, mode by mode. At most ``MAX_MODES`` modes."""
+
+    cycles_im: Ints
+    """Positive durations; ``NEVER`` for an impossible mode."""
+    all_cores_im: Flags
+    """Which modes take all cores of an engine; the others take one."""
+    hbm_units_im: Ints | None = None
+    """HBM bandwidth held, in units of which there are ``share_units``; None for none."""
+    buffer_units_im: Ints | None = None
+    """Likewise for the global buffer."""
+    share_units: int
+    """Units of each bandwidth."""
+
+
+def make_task(part: Part, modes: PartModes, cores: Cores) -> Task:
     """The part as arrays, without dominated modes and without resources that can never run out.
 
     Args:
         part: Its structure.
-        cycles_im: Positive durations; ``NEVER`` for an impossible mode. At most ``MAX_MODES`` modes.
-        all_cores_im: Which modes take all cores of an engine; the others take one.
-        hbm_units_im: HBM bandwidth held, in units of which there are ``share_units``; None for none.
-        buffer_units_im: Likewise for the global buffer.
-        num_tensor_cores: Of the chip.
-        num_vector_cores: Of the chip.
-        share_units: Units of each bandwidth.
-        exclusive: Rule ``chip``; otherwise rule ``engine``.
+        modes: Its operators on the chip.
+        cores: Of the chip.
     """
-    shape = size, _ = cycles_im.shape
-    dur_im = np.ascontiguousarray(cycles_im)
+    exclusive = cores.exclusion is Exclusion.CHIP
+    all_cores_im, share_units = modes.all_cores_im, modes.share_units
+    shape = size, _ = modes.cycles_im.shape
+    dur_im = np.ascontiguousarray(modes.cycles_im)
     possible_im = dur_im < NEVER
     needs: list[Ints] = []
     caps: list[int] = []
 
-    def add(need_im: Any, cap: int) -> None:
+    def add(need_im: Ints, cap: int) -> None:
         needs.append(need_im)
         caps.append(cap)
 
     for users, width, num_cores in (
-        (part.uses_tensor, part.tensor_width, num_tensor_cores),
-        (part.uses_vector, part.vector_width, num_vector_cores),
+        (part.uses_tensor, part.tensor_width, cores.num_tensor_cores),
+        (part.uses_vector, part.vector_width, cores.num_vector_cores),
     ):
         cap = min(num_cores, width)
         if cap < width or (width > 0 and not exclusive):
@@ -69,7 +80,7 @@ def make_task(
         need_im = np.zeros(shape, dtype=np.int64)
         need_im[part.uses_link] = 1
         add(need_im, 1)
-    for units_im in _binding([hbm_units_im, buffer_units_im], possible_im):
+    for units_im in _binding([modes.hbm_units_im, modes.buffer_units_im], possible_im):
         if np.where(possible_im, units_im, 0).max(axis=1).sum() > share_units:
             divisor = int(np.gcd.reduce(units_im, axis=None, initial=share_units))
             add(units_im // divisor, share_units // divisor)
@@ -79,7 +90,7 @@ def make_task(
     cap_r = np.array(caps, dtype=np.int64)
     drop_dominated_modes(dur_im, need_imr)
     tail_i = np.zeros(size, dtype=np.int64)
-    tails(dur_im, part.pred_start, part.pred_index, tail_i)
+    tails(dur_im, part.preds, tail_i)
     return Task(
         dur_im=dur_im,
         need_imr=need_imr,
@@ -102,7 +113,7 @@ def without_gaps(task: Task) -> tuple[Task, Ints]:
     num_modes = int(is_left_im.sum(axis=1).max())
     was_im = np.argsort(~is_left_im, axis=1, kind="stable")[:, :num_modes]
 
-    def taken(array: Any) -> Any:
+    def taken(array: NDArray[Any]) -> NDArray[Any]:
         index = was_im if array.ndim == 2 else was_im[:, :, None]
         return np.ascontiguousarray(np.take_along_axis(array, index, axis=1))
 
@@ -139,7 +150,7 @@ def _binding(bandwidths: list[Ints | None], possible_im: Flags) -> list[Ints]:
     return kept
 
 
-def _measures(dur_im: Ints, need_imr: Ints, cap_r: Ints, part: Part) -> NDArray[np.float64]:
+def _measures(dur_im: Ints, need_imr: Ints, cap_r: Ints, part: Part) -> Floats:
     """What bounds may weigh operators by: parts of each capacity, sets that never overlap, room for more."""
     size, num_modes = dur_im.shape
     member_ki = np.zeros((_NUM_CLIQUES, size), dtype=np.bool_)

@@ -12,10 +12,8 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-Ints = NDArray[np.int64]
-Flags = NDArray[np.bool_]
+from rephaze.schedule.tables import Flags, Ints
 
 _MAX_OPS = 400
 """Larger parts are rare and rarely searched: looking for pairs would take longer than what it saves."""

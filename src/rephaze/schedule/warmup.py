@@ -8,8 +8,9 @@ from rephaze.schedule import nodes
 from rephaze.schedule.bestfirst import search_slice
 from rephaze.schedule.list_schedule import first_schedule, improve
 from rephaze.schedule.structure import compile_structure, series_parts
-from rephaze.schedule.tasks import make_task
+from rephaze.schedule.tasks import Cores, PartModes, make_task
 from rephaze.types.latency import Engine
+from rephaze.types.schedule import Exclusion
 
 
 def compile_kernels() -> None:
@@ -18,27 +19,18 @@ def compile_kernels() -> None:
     (part,) = series_parts(structure, structure.takes_time)
     cycles_im = np.array([[7, 5], [6, 5], [5, 9]], dtype=np.int64)
     all_cores_im = np.array([[False, True]] * len(part.ops))
-    task = make_task(part, cycles_im, all_cores_im, None, None, 1, 1, 1, True)
+    task = make_task(
+        part,
+        PartModes(cycles_im=cycles_im, all_cores_im=all_cores_im, share_units=1),
+        Cores(num_tensor_cores=1, num_vector_cores=1, exclusion=Exclusion.CHIP),
+    )
     size = len(part.ops)
     weight_im = np.zeros((size, 2))
     start_i, mode_i = np.zeros(size, dtype=np.int64), np.zeros(size, dtype=np.int64)
     bound, makespan = first_schedule(task, 1, weight_im, start_i, mode_i)
-    improve(
-        task.dur_im,
-        task.need_imr,
-        task.cap_r,
-        task.pred_start,
-        task.pred_index,
-        1,
-        bound,
-        0.02,
-        1,
-        mode_i,
-        start_i,
-        makespan,
-    )
+    improve(task, 1, bound, 0.02, 1, mode_i, start_i, makespan)
     memory = nodes.new_nodes(task, part.width, 8 * size)
-    nodes.put_weights(task, memory, weight_im, 0)
+    nodes.put_weights(task, memory, weight_im, nodes.FIRST_RELAXED_SET)
     memory = nodes.enlarged(memory, part.ancestors_iw.shape[1], 16 * size)
     memory.control[nodes.INCUMBENT] = makespan
     search_slice(task, memory, 1)

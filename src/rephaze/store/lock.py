@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+import time
 import weakref
 from pathlib import Path
 
@@ -11,6 +12,9 @@ from rephaze.errors import RunError
 from rephaze.store.failures import reported
 
 LOCK_NAME = "run.lock"
+HEIRS_S = 10.0
+"""How long children of a killed writer may take to drop the lock they inherited, on a machine that is busy."""
+POLL_S = 0.01
 
 if sys.platform == "win32":
     import msvcrt
@@ -25,6 +29,9 @@ if sys.platform == "win32":
         except OSError:
             return False
         return True
+
+    def _is_gone(number: int) -> bool:  # noqa: ARG001  nothing is forked there, so nothing is inherited
+        return False
 else:
     import fcntl
 
@@ -34,6 +41,15 @@ else:
         except BlockingIOError:
             return False
         return True
+
+    def _is_gone(number: int) -> bool:
+        try:
+            os.kill(number, 0)
+        except ProcessLookupError:
+            return True
+        except OSError:  # it lives, and belongs to somebody else
+            pass
+        return False
 
 
 class FolderLock:
@@ -47,7 +63,7 @@ class FolderLock:
         with reported(folder, "lock the run folder"):
             self._descriptor = os.open(folder / LOCK_NAME, os.O_RDWR | os.O_CREAT, 0o666)
             try:
-                if not _try_lock(self._descriptor):
+                if not (_try_lock(self._descriptor) or _outwait_heirs(self._descriptor)):
                     raise RunError(
                         f"{folder}: another search ({_holder(self._descriptor)}) is writing to this run; "
                         "wait for it to end, or give this one a folder of its own"
@@ -81,7 +97,29 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_drop_inherited)
 
 
+def _outwait_heirs(descriptor: int) -> bool:
+    """Whether the lock came free because its holder is dead.
+
+    A child that its driver forked just before it was killed has the lock until it first runs and drops it, or
+    until it becomes another program: moments, however long the system lets it wait for them.
+    """
+    end_s = time.monotonic() + HEIRS_S
+    while time.monotonic() < end_s:
+        number = _holder_number(descriptor)
+        if number is None or not _is_gone(number):
+            return False
+        time.sleep(POLL_S)
+        if _try_lock(descriptor):
+            return True
+    return False
+
+
 def _holder(descriptor: int) -> str:
+    number = _holder_number(descriptor)
+    return "of another process" if number is None else f"process {number}"
+
+
+def _holder_number(descriptor: int) -> int | None:
     os.lseek(descriptor, 0, os.SEEK_SET)
-    number = os.read(descriptor, 32).decode("ascii", "replace").strip()
-    return f"process {number}" if number.isdigit() else "of another process"
+    text = os.read(descriptor, 32).decode("ascii", "replace").strip()
+    return int(text) if text.isdecimal() else None

@@ -3,7 +3,7 @@ from rich.text import Text
 from rephaze.cli.gantt_text import gantt_lines
 from rephaze.schedule.solve import solve_problem
 from rephaze.types.latency import Engine
-from rephaze.types.schedule import ScheduleOp, ScheduleProblem
+from rephaze.types.schedule import Mode, Schedule, ScheduledOp, ScheduleOp, ScheduleProblem, ScheduleStatus, Way
 
 
 def lines_of(ops, edges=(), tensor=2):
@@ -30,3 +30,15 @@ def test_bars_lie_where_they_run():
 
 def test_nothing_timed_draws_nothing():
     assert lines_of((op("view", Engine.NONE, 0, 0),)) == []
+
+
+def test_a_bar_is_as_long_as_the_way_that_was_chosen():
+    slow = Way(mode=Mode.ONE_CORE, cycles=40)
+    ops = (ScheduleOp(name="aa", engine=Engine.TENSOR, one_core_cycles=10, all_cores_cycles=10, further=(slow,)),)
+    problem = ScheduleProblem(num_tensor_cores=1, num_vector_cores=1, ops=ops, edges=())
+    start = ScheduledOp(op="aa", start_cycles=0, mode=Mode.ONE_CORE, further=0)
+    schedule = Schedule(
+        status=ScheduleStatus.FEASIBLE, makespan_cycles=50, bound_cycles=10, starts=(start,), solve_s=0.0
+    )
+    bar = gantt_lines(problem, schedule, width=61)[0]
+    assert f"{'aa':<40}" in bar

@@ -2,6 +2,7 @@ import numpy as np
 import pytest
 
 from rephaze.place.degrees import candidate_degrees, fewest_microbatches
+from rephaze.place.tables import Widths
 
 
 @pytest.mark.parametrize("num_microbatches", [1, 2, 7, 64, 100, 4096])
@@ -26,20 +27,20 @@ def test_a_given_degree_is_the_only_candidate():
 
 
 def test_deeper_pipelines_leave_fewer_replicas():
-    counts, degrees = candidate_degrees(12, 12, None)
-    fewest = fewest_microbatches(5, 0, 3, 3, 12, counts, degrees, False)
+    widths = Widths(common_devices=3, rare_devices=3, num_rare_most=0, num_devices=12)
+    fewest = fewest_microbatches(5, widths, candidate_degrees(12, 12, None), False)
     # 12, 6, 4 and 3 devices' worth of pipelines: dp 4, 2, 1, 1; 15 devices are not there.
     assert fewest.tolist() == [0, 3, 6, 12, 12, 0]
 
 
 def test_narrow_stages_count_one_device():
-    counts, degrees = candidate_degrees(12, 12, None)
-    fewest = fewest_microbatches(4, 2, 3, 1, 12, counts, degrees, False)
+    widths = Widths(common_devices=3, rare_devices=1, num_rare_most=2, num_devices=12)
+    fewest = fewest_microbatches(4, widths, candidate_degrees(12, 12, None), False)
     devices = [1, 2, 5, 8]
     assert fewest[1:].tolist() == [-(-12 // (12 // each)) for each in devices]
 
 
 def test_depth_may_ask_for_as_many_microbatches():
-    counts, degrees = candidate_degrees(12, 100, None)
-    fewest = fewest_microbatches(4, 0, 1, 1, 100, counts, degrees, True)
+    widths = Widths(common_devices=1, rare_devices=1, num_rare_most=0, num_devices=100)
+    fewest = fewest_microbatches(4, widths, candidate_degrees(12, 100, None), True)
     assert np.all(fewest[1:] >= np.arange(1, 5))

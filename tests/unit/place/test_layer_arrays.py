@@ -53,9 +53,9 @@ def test_too_much_branching_is_refused_with_the_limit():
 def test_links_are_kept_by_both_ends():
     graph = graph_of(3, [(0, 2), (0, 1), (1, 2)], tied=(TiedWeights(layers=(2, 0), param_bytes=0.5),))
     arrays = arrays_of(graph, shape_of(graph))
-    assert arrays.in_start.tolist() == [0, 0, 1, 3]
-    assert arrays.in_src.tolist() == [0, 0, 1]
-    assert arrays.in_bytes.tolist() == [1.0, 2.0, 12.0]
-    assert arrays.out_dst.tolist() == [1, 2, 2]
-    assert arrays.input_bytes_v.tolist() == [0.0, 1.0, 14.0]
-    assert arrays.tie_is_owner.tolist() == [0, 1]
+    assert arrays.entering.start_v.tolist() == [0, 0, 1, 3]
+    assert arrays.entering.other.tolist() == [0, 0, 1]
+    assert arrays.entering.payload_bytes.tolist() == [1.0, 2.0, 12.0]
+    assert arrays.leaving.other.tolist() == [1, 2, 2]
+    assert arrays.layers.input_bytes_v.tolist() == [0.0, 1.0, 14.0]
+    assert arrays.ties.is_owner.tolist() == [0, 1]

@@ -1,5 +1,5 @@
+from rephaze.place.degrees import pipeline_level_of
 from rephaze.place.network import links_of, pipeline_level, replica_level
-from rephaze.place.tradeoff import pipeline_level as pipeline_level_of_arrays
 from rephaze.types.cluster import Cluster, NetworkLevel, flat_cluster
 
 NODES = Cluster(
@@ -46,7 +46,7 @@ def test_solver_and_price_take_the_same_level():
     for devices in range(1, 65):
         for dp in range(1, 64 // devices + 1):
             want = pipeline_level(NODES, devices, dp)
-            assert pipeline_level_of_arrays(devices, dp, groups) == want
+            assert pipeline_level_of(devices, dp, groups) == want
 
 
 def test_a_flat_network_has_one_level():

@@ -2,7 +2,8 @@ import pytest
 
 from rephaze.errors import UnsupportedError
 from rephaze.place.arrays import arrays_of, shape_of
-from rephaze.place.stages import MAX_STAGES, MemoryRules, depth_limit, tabulate_stages
+from rephaze.place.stages import MAX_STAGES, depth_limit, tabulate_stages
+from rephaze.place.tables import MemoryRules, Widths
 from rephaze.types.placement import LayerCost, LayerGraph, LayerLink, TiedWeights
 
 
@@ -18,10 +19,15 @@ def line(num_layers, tied=()):
     return LayerGraph(tp=1, microbatch=1, layers=layers, links=links, tied=tied)
 
 
-def table_of(graph, memory_bytes, mode_limit_r=(100, 100, 100)):
+def tabulated(graph, memory_bytes, mode_limit_r=(100, 100, 100)):
     shape = shape_of(graph)
     rules = MemoryRules(memory_bytes=memory_bytes, resident_ratio=3.0, is_paper=False, mode_limit_r=mode_limit_r)
-    return tabulate_stages(arrays_of(graph, shape), shape, rules)
+    widths = Widths(common_devices=1, rare_devices=1, num_rare_most=0, num_devices=100)
+    return tabulate_stages(arrays_of(graph, shape), shape, rules, widths)
+
+
+def table_of(graph, memory_bytes, mode_limit_r=(100, 100, 100)):
+    return tabulated(graph, memory_bytes, mode_limit_r)[0]
 
 
 @pytest.mark.parametrize("memory", [9.9, 10.0, 13.0, 13.5, 40.0])
@@ -52,9 +58,9 @@ def test_rows_end_where_nothing_fits():
 
 def test_a_copy_of_tied_weights_counts_only_away_from_their_owner():
     tied = (TiedWeights(layers=(2, 0, 1), param_bytes=0.5),)
-    table = table_of(line(3, tied), memory_bytes=1e6)
+    table, copies = tabulated(line(3, tied), memory_bytes=1e6)
     held = {
-        (k, int(table.end_e[e])): (float(table.param_bytes_e[e]), int(table.num_tied_e[e]))
+        (k, int(table.end_e[e])): (float(table.param_bytes_e[e]), int(copies.num_copied_e[e]))
         for k in range(3)
         for e in range(table.start_k[k], table.start_k[k + 1])
     }

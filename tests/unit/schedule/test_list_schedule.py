@@ -4,8 +4,9 @@ import pytest
 from rephaze.schedule.list_schedule import first_schedule, improve
 from rephaze.schedule.parts import replay
 from rephaze.schedule.structure import compile_structure, series_parts
-from rephaze.schedule.tasks import make_task
+from rephaze.schedule.tasks import Cores, PartModes, make_task
 from rephaze.types.latency import Engine
+from rephaze.types.schedule import Exclusion
 
 
 def random_task(seed, exclusive):
@@ -18,7 +19,11 @@ def random_task(seed, exclusive):
     cycles = rng.integers(1, 90, (size + 1, 2))
     shares = rng.integers(0, 60, (size + 1, 2))
     all_cores = np.array([[False, True]] * len(part.ops))
-    return make_task(part, cycles[part.ops], all_cores, shares[part.ops], None, 2, 2, 100, exclusive)
+    modes = PartModes(
+        cycles_im=cycles[part.ops], all_cores_im=all_cores, hbm_units_im=shares[part.ops], share_units=100
+    )
+    exclusion = Exclusion.CHIP if exclusive else Exclusion.ENGINE
+    return make_task(part, modes, Cores(num_tensor_cores=2, num_vector_cores=2, exclusion=exclusion))
 
 
 @pytest.mark.parametrize("exclusive", [False, True])
@@ -30,19 +35,6 @@ def test_list_schedules_are_valid_and_moves_only_improve_them(seed, exclusive):
     start, mode = np.zeros(size, dtype=np.int64), np.zeros(size, dtype=np.int64)
     bound, makespan = first_schedule(task, 100, weight, start, mode)
     assert replay(task, start, mode) == makespan >= bound
-    shorter = improve(
-        task.dur_im,
-        task.need_imr,
-        task.cap_r,
-        task.pred_start,
-        task.pred_index,
-        100,
-        bound,
-        0.02,
-        7,
-        mode,
-        start,
-        makespan,
-    )
+    shorter = improve(task, 100, bound, 0.02, 7, mode, start, makespan)
     assert replay(task, start, mode) == shorter <= makespan
     assert shorter >= bound

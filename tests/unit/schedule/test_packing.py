@@ -3,14 +3,15 @@ import itertools
 import numpy as np
 import pytest
 
-from rephaze.schedule.packing import no_teams, pack
+from rephaze.schedule.packing import pack
 from rephaze.schedule.relaxation import NEVER, relax
+from rephaze.schedule.tables import Preds
+from rephaze.schedule.teams import no_teams
 
 # Operators 0 -> 2, 1 -> 2, and 3, 4 alone.
 ANCESTORS = np.array([[0], [0], [0b11], [0], [0]], dtype=np.uint64)
 DESCENDANTS = np.array([[0b100], [0b100], [0], [0], [0]], dtype=np.uint64)
-PRED_START = np.array([0, 0, 0, 2, 2, 2], dtype=np.int64)
-PRED_INDEX = np.array([0, 1], dtype=np.int64)
+PREDS = Preds(start_i=np.array([0, 0, 0, 2, 2, 2], dtype=np.int64), pred=np.array([0, 1], dtype=np.int64))
 TOGETHER = ((0, 1, 3, 4), (2, 3, 4))
 """Largest sets none of which precedes another."""
 
@@ -49,9 +50,7 @@ def test_no_team_weighs_more_than_one_and_the_bound_is_the_price_of_all(seed):
 def test_no_mixture_of_loads_and_paths_tells_more(seed):
     dur, need, cap = random_part(seed)
     weight, pick = np.zeros((5, 2)), np.zeros(5, dtype=np.int64)
-    mixed = relax(
-        dur, need / cap, np.zeros(dur.shape, dtype=np.bool_), PRED_START, PRED_INDEX, 2000, 1e-9, weight, pick
-    )
+    mixed = relax(dur, need / cap, np.zeros(dur.shape, dtype=np.bool_), PREDS, 2000, 1e-9, weight, pick)
     assert packed(dur, need, cap)[0] >= mixed * (1 - 1e-9)
 
 

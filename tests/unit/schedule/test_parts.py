@@ -1,12 +1,16 @@
 import numpy as np
 import pytest
 
-from rephaze.schedule import nodes, parts
+from rephaze.schedule import nodes, resumable_search
 from rephaze.schedule.list_schedule import first_schedule
-from rephaze.schedule.parts import Limit, PartSolution, Solver, replay, solve_part
+from rephaze.schedule.parts import Effort, Solver, replay, solve_part
+from rephaze.schedule.resumable_search import Limit, PartSolution, ResumableSearch
 from rephaze.schedule.structure import compile_structure, series_parts
-from rephaze.schedule.tasks import make_task
+from rephaze.schedule.tasks import Cores, PartModes, make_task
 from rephaze.types.latency import Engine
+from rephaze.types.schedule import Exclusion
+
+SEARCH = Effort(solver=Solver.SEARCH)
 
 
 @pytest.fixture
@@ -17,19 +21,19 @@ def hard_part():
     structure = compile_structure(engines, [])
     (part,) = series_parts(structure, structure.takes_time)
     cycles = rng.integers(200, 900, (12, 2))
-    return part, make_task(
-        part, cycles[part.ops], np.array([[False, True]] * len(part.ops)), None, None, 2, 2, 1, True
-    )
+    all_cores = np.array([[False, True]] * len(part.ops))
+    modes = PartModes(cycles_im=cycles[part.ops], all_cores_im=all_cores, share_units=1)
+    return part, make_task(part, modes, Cores(num_tensor_cores=2, num_vector_cores=2, exclusion=Exclusion.CHIP))
 
 
 def test_a_search_in_many_turns_ends_where_one_turn_does(hard_part):
     part, task = hard_part
-    whole = solve_part(task, part.width, 60.0, None, Solver.SEARCH, "scip")
+    whole = solve_part(task, part.width, SEARCH, time_limit_s=60.0)
     size = len(task.dur_im)
     weight = np.zeros((size, 2))
     known = PartSolution(0, 0, np.zeros(size, dtype=np.int64), np.zeros(size, dtype=np.int64))
     known.bound, known.makespan = first_schedule(task, 200, weight, known.start_i, known.mode_i)
-    search = parts._Search(task, known, weight, part.width)
+    search = ResumableSearch(task, known, weight, part.width)
     bounds = []
     for turn in range(1, 100_000):
         search.slice = 16
@@ -45,9 +49,9 @@ def test_a_search_in_many_turns_ends_where_one_turn_does(hard_part):
 
 def test_a_full_memory_leaves_an_honest_bound(hard_part, monkeypatch):
     part, task = hard_part
-    optimum = solve_part(task, part.width, 60.0, None, Solver.SEARCH, "scip").makespan
-    monkeypatch.setattr(parts, "_MAX_NODE_BYTES", 1)
-    stopped = solve_part(task, part.width, 60.0, None, Solver.SEARCH, "scip")
+    optimum = solve_part(task, part.width, SEARCH, time_limit_s=60.0).makespan
+    monkeypatch.setattr(resumable_search, "_MAX_NODE_BYTES", 1)
+    stopped = solve_part(task, part.width, SEARCH, time_limit_s=60.0)
     assert stopped.bound <= optimum <= stopped.makespan
     assert replay(task, stopped.start_i, stopped.mode_i) == stopped.makespan
 

@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 
 from rephaze.schedule.relaxation import NEVER, ceil_safely, cliques, relax, tails
+from rephaze.schedule.tables import Preds
 
 # Operators 0 -> 2, 1 -> 2 and 3 alone; two resources of capacity 1.
-PRED_START = np.array([0, 0, 0, 2, 2], dtype=np.int64)
-PRED_INDEX = np.array([0, 1], dtype=np.int64)
+PREDS = Preds(start_i=np.array([0, 0, 0, 2, 2], dtype=np.int64), pred=np.array([0, 1], dtype=np.int64))
 ANCESTORS = np.array([[0], [0], [0b11], [0]], dtype=np.uint64)
 
 
@@ -25,7 +25,7 @@ def alone(dur, exclusive):
 def test_no_set_that_can_run_together_weighs_more_than_one(seed, exclusive):
     frac, dur = fractions(seed)
     weight, pick = np.zeros((4, 2)), np.zeros(4, dtype=np.int64)
-    bound = relax(dur, frac, alone(dur, exclusive), PRED_START, PRED_INDEX, 50, 1e-9, weight, pick)
+    bound = relax(dur, frac, alone(dur, exclusive), PREDS, 50, 1e-9, weight, pick)
     assert bound == pytest.approx((weight * dur).min(axis=1).sum())
     for together in ((0, 1, 3), (2, 3)):
         for size in range(1, len(together) + 1):
@@ -41,8 +41,7 @@ def test_more_rounds_never_lower_the_bound():
     frac, dur = fractions(3)
     weight, pick = np.zeros((4, 2)), np.zeros(4, dtype=np.int64)
     bounds = [
-        relax(dur, frac, alone(dur, True), PRED_START, PRED_INDEX, rounds, 1e-12, weight, pick)
-        for rounds in (1, 10, 100, 1000)
+        relax(dur, frac, alone(dur, True), PREDS, rounds, 1e-12, weight, pick) for rounds in (1, 10, 100, 1000)
     ]
     assert bounds == sorted(bounds)
 
@@ -50,14 +49,14 @@ def test_more_rounds_never_lower_the_bound():
 def test_an_impossible_mode_is_never_picked():
     dur = np.array([[NEVER, 5], [4, NEVER], [3, NEVER], [NEVER, 2]], dtype=np.int64)
     weight, pick = np.zeros((4, 2)), np.zeros(4, dtype=np.int64)
-    relax(dur, np.ones((4, 2, 1)), alone(dur, False), PRED_START, PRED_INDEX, 20, 1e-9, weight, pick)
+    relax(dur, np.ones((4, 2, 1)), alone(dur, False), PREDS, 20, 1e-9, weight, pick)
     assert pick.tolist() == [1, 0, 0, 1]
 
 
 def test_tails_are_longest_paths_in_the_faster_modes():
     dur = np.array([[5, 9], [7, 6], [4, NEVER], [NEVER, 3]], dtype=np.int64)
     tail = np.zeros(4, dtype=np.int64)
-    assert tails(dur, PRED_START, PRED_INDEX, tail) == 10
+    assert tails(dur, PREDS, tail) == 10
     assert tail.tolist() == [9, 10, 4, 3]
 
 

@@ -5,10 +5,11 @@ import numpy as np
 import pytest
 
 from rephaze.errors import SpecError
-from rephaze.schedule.parts import Solver
+from rephaze.schedule.parts import Effort, Solver
 from rephaze.schedule.problem_file import FORMAT, problem_from
-from rephaze.schedule.solve import ScheduleMemo, schedule_layer, schedule_on_chip, solve_problem
+from rephaze.schedule.solve import LayerModes, ScheduleMemo, schedule_layer, schedule_on_chip, solve_problem
 from rephaze.schedule.structure import compile_structure
+from rephaze.schedule.tasks import Cores
 from rephaze.schedule.validate import find_violations
 from rephaze.types.latency import IMPOSSIBLE_CYCLES, Engine, LatencyTable
 from rephaze.types.schedule import Exclusion, Mode, ScheduleOp, ScheduleProblem, ScheduleStatus
@@ -145,24 +146,17 @@ def test_a_reversed_graph_takes_as_long():
 
 def test_the_memo_serves_chips_that_differ_only_in_cores_beyond_use():
     structure = compile_structure([T, T, V, V], [(0, 2), (1, 3)])
-    cycles_om = np.array([[50, 30], [60, 40], [30, 20], [20, 15]], dtype=np.int64)
+    modes = LayerModes(cycles_om=np.array([[50, 30], [60, 40], [30, 20], [20, 15]], dtype=np.int64))
     memo = ScheduleMemo()
-    found = [
-        schedule_layer(
-            structure,
-            cycles_om,
-            num_tensor_cores=cores,
-            num_vector_cores=cores,
-            exclusion=Exclusion.CHIP,
-            memo=memo,
-        )
-        for cores in (2, 8, 64)
-    ]
+
+    def solve(num_cores):
+        cores = Cores(num_tensor_cores=num_cores, num_vector_cores=num_cores, exclusion=Exclusion.CHIP)
+        return schedule_layer(structure, modes, cores, memo=memo)
+
+    found = [solve(num_cores) for num_cores in (2, 8, 64)]
     assert len(memo) == 1
     assert len({answer.makespan_cycles for answer in found}) == 1
-    schedule_layer(
-        structure, cycles_om, num_tensor_cores=1, num_vector_cores=1, exclusion=Exclusion.CHIP, memo=memo
-    )
+    solve(1)
     assert len(memo) == 2
 
 
@@ -222,19 +216,15 @@ def test_the_memo_keeps_what_work_could_not_prove_with_its_limit():
 def layer_of(problem):
     structure = compile_structure([op.engine for op in problem.ops], problem.edges)
     cycles_om = np.array([(op.one_core_cycles, op.all_cores_cycles) for op in problem.ops], dtype=np.int64)
+    cores = Cores(
+        num_tensor_cores=problem.num_tensor_cores,
+        num_vector_cores=problem.num_vector_cores,
+        exclusion=problem.all_cores_excludes,
+    )
 
     def solve(memo, stop, solver=Solver.AUTO, work_limit=2_000_000):
-        return schedule_layer(
-            structure,
-            cycles_om,
-            num_tensor_cores=problem.num_tensor_cores,
-            num_vector_cores=problem.num_vector_cores,
-            exclusion=problem.all_cores_excludes,
-            work_limit=work_limit,
-            solver=solver,
-            memo=memo,
-            stop=stop,
-        )
+        effort = Effort(work_limit=work_limit, solver=solver, stop=stop)
+        return schedule_layer(structure, LayerModes(cycles_om=cycles_om), cores, effort, memo)
 
     return solve
 

@@ -2,8 +2,9 @@ import numpy as np
 
 from rephaze.schedule.relaxation import NEVER
 from rephaze.schedule.structure import compile_structure, series_parts
-from rephaze.schedule.tasks import make_task
+from rephaze.schedule.tasks import Cores, PartModes, make_task
 from rephaze.types.latency import Engine
+from rephaze.types.schedule import Exclusion
 
 T, V = Engine.TENSOR, Engine.VECTOR
 
@@ -14,7 +15,9 @@ def task_of(engines, cycles, *, edges=(), hbm=None, tensor=2, vector=2, exclusiv
     by_op = np.array(cycles, dtype=np.int64)[part.ops]
     units = None if hbm is None else np.array(hbm, dtype=np.int64)[part.ops]
     all_cores = np.array([[False, True]] * len(by_op))
-    return make_task(part, by_op, all_cores, units, None, tensor, vector, 100, exclusive)
+    modes = PartModes(cycles_im=by_op, all_cores_im=all_cores, hbm_units_im=units, share_units=100)
+    exclusion = Exclusion.CHIP if exclusive else Exclusion.ENGINE
+    return make_task(part, modes, Cores(num_tensor_cores=tensor, num_vector_cores=vector, exclusion=exclusion))
 
 
 def test_a_mode_no_faster_and_no_lighter_is_dropped():

@@ -6,6 +6,7 @@ import numpy as np
 from numba import float64, from_dtype, int64
 
 from rephaze.compiled import compiled, type_like
+from rephaze.estimate.arrays import Floats, Rows
 from rephaze.estimate.gemm_default.records import (
     ANSWER_ROW,
     FLOWS,
@@ -50,6 +51,16 @@ _BLOCKS = Blocks(_ROWS[0], _ROWS, _KEYS)
 BLOCKS, TASK = type_like(_BLOCKS), type_like(Task(_GEMM, _SHAPE, _BLOCKS))
 SHAPES, ANSWERS = from_dtype(SHAPE_ROW)[::1], from_dtype(ANSWER_ROW)[::1]
 ANSWER = from_dtype(ANSWER_ROW)
+
+
+def mapping_cycles(answers_s: Rows) -> Floats:
+    """The time of mapped GEMMs: the array, the scratchpads, the global buffer or HBM, whichever is the slowest.
+
+    The search (``tiles``) minimises the same maximum; infinite where no mapping fits.
+    """
+    on_chip_s = np.maximum(answers_s["compute_cycles"], answers_s["near_cycles"])
+    cycles_s: Floats = np.maximum(on_chip_s, np.maximum(answers_s["middle_cycles"], answers_s["far_cycles"]))
+    return cycles_s
 
 
 @compiled(SHAPE(from_dtype(SHAPE_ROW)))

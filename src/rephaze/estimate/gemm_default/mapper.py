@@ -123,7 +123,7 @@ def map_shapes(batch: int, m: int, n: int, k: int, shapes: CoreShapes, side_byte
     # Groups of one buffer are cut up so that threads share the work evenly.
     cuts = np.unique(np.concatenate((starts, np.arange(0, len(shapes), _SHAPES_AT_ONCE), [len(shapes)]))).tolist()
     found_s = np.zeros(len(shapes), ANSWER_ROW)
-    found_s["cycles"] = found_s["traffic_j"] = np.inf
+    found_s["cycles"] = found_s["compute_cycles"] = found_s["traffic_j"] = np.inf
 
     def map_between(start: int, end: int) -> None:
         map_group(gemm, sorted_s[start:end], found_s[start:end])

@@ -49,23 +49,23 @@ def num_outputs(dims_d: Ints) -> float:
 
 @inner
 def boundary_cost(
-    dims_d: Ints, low_d: Ints, spatial_d: Ints, high_d: Ints, kept: int, words_per_cycle: float
+    macs: float, outputs: float, low_d: Ints, spatial_d: Ints, high_d: Ints, kept: int, words_per_cycle: float
 ) -> Traffic:
     """What crosses one boundary, and how long that takes.
 
     Args:
-        dims_d: The problem.
+        macs: Multiply-accumulates of the problem.
+        outputs: Elements of its output.
         low_d: Tile below the boundary.
         spatial_d: How often it is spread in space just above.
         high_d: Tile above the boundary.
         kept: The tensor that stays while the loops between the two tiles run.
         words_per_cycle: Bandwidth, for reads and for writes.
     """
-    macs = volume(dims_d)
     above_w = macs / (high_d[N] if kept == WEIGHT else low_d[N] * spatial_d[N])
     above_o = macs / (high_d[C] if kept == OUTPUT else low_d[C] * spatial_d[C])
     above_i = macs / (high_d[K] if kept == INPUT else low_d[K] * spatial_d[K])
-    cycles = max(above_i + above_w + above_o - num_outputs(dims_d), above_o) / words_per_cycle
+    cycles = max(above_i + above_w + above_o - outputs, above_o) / words_per_cycle
     fills_w, fills_o, fills_i = above_w * spatial_d[N], above_o * spatial_d[C], above_i * spatial_d[K]
     return Traffic(cycles, fills_w, fills_o, fills_i, above_w, above_o, above_i)
 
@@ -199,7 +199,7 @@ def array_front(
                 register_d[:] = 1
                 register_d[y] = a
                 register_d[z] = b
-                moved = boundary_cost(dims_d, register_d, unroll_d, tile_d, kept, array.words_per_cycle)
+                moved = boundary_cost(macs, outputs, register_d, unroll_d, tile_d, kept, array.words_per_cycle)
                 energy_pj = spatial_pj + array.register_pj * moved.fills_w + array.scratchpad_pj * moved.above_w
                 if (energy_pj + prospects.rest_pj) * max(least_cycles, moved.cycles) >= incumbent:
                     continue

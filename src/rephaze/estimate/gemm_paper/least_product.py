@@ -83,7 +83,7 @@ def search_divisors(dims_d: Ints, machine: Machine, options: ArrayOptions) -> Fo
     for g in range(num_g):
         tile_g = buffer_gd[g]
         for kept in TENSORS:
-            far = boundary_cost(dims_d, tile_g, ones_d, dims_d, kept, machine.dram_words_per_cycle)
+            far = boundary_cost(macs, outputs, tile_g, ones_d, dims_d, kept, machine.dram_words_per_cycle)
             far_cycles_gx[g, kept] = far.cycles
             w, o, i = far.above_w, far.above_o, far.above_i
             far_pj_gx[g, kept] = buffer_pj * (i + w + o - outputs) + dram_pj * (i + w + 2.0 * o - outputs)
@@ -96,7 +96,7 @@ def search_divisors(dims_d: Ints, machine: Machine, options: ArrayOptions) -> Fo
             if tile_g[N] % split_d[N] or tile_g[C] % split_d[C] or tile_g[K] % split_d[K]:
                 continue
             for kept_near in TENSORS:
-                near_pj, near_cycles = _least_near(dims_d, tile_g, split_d, kept_near, machine)
+                near_pj, near_cycles = _least_near(macs, outputs, tile_g, split_d, kept_near, machine)
                 for kept_far in TENSORS:
                     rest_pj = fixed_pj + near_pj + far_pj_gx[g, kept_far]
                     least_rest_pj = min(least_rest_pj, rest_pj)
@@ -131,7 +131,9 @@ def search_divisors(dims_d: Ints, machine: Machine, options: ArrayOptions) -> Fo
             at_c = np.searchsorted(c_i, tile_l[C])
             at_k = np.searchsorted(k_i, tile_l[K])
             for kept_near in TENSORS:
-                near = boundary_cost(dims_d, tile_l, split_d, tile_g, kept_near, machine.buffer_words_per_cycle)
+                near = boundary_cost(
+                    macs, outputs, tile_l, split_d, tile_g, kept_near, machine.buffer_words_per_cycle
+                )
                 near_pj = scratchpad_pj * (near.fills_i + near.fills_w + near.fills_o - outputs) + buffer_pj * (
                     near.above_i + near.above_w + 2.0 * near.above_o - outputs
                 )
@@ -196,14 +198,15 @@ def _least_product(rows_rf: Floats, rest_pj: float, rest_cycles: float) -> float
 
 
 @inner
-def _least_near(dims_d: Ints, tile_d: Ints, split_d: Ints, kept: int, machine: Machine) -> tuple[float, float]:
+def _least_near(
+    macs: float, outputs: float, tile_d: Ints, split_d: Ints, kept: int, machine: Machine
+) -> tuple[float, float]:
     """Least energy and cycles between scratchpads and global buffer, whatever the scratchpad tile.
 
     The tiles of the two tensors not kept obey l_y * l_z <= capacity, so 1/l_y + 1/l_z >= 2/sqrt(capacity);
     each is also at most what the global-buffer tile leaves.
     """
     scratchpad_words, scratchpad_pj = machine.array.scratchpad_words, machine.array.scratchpad_pj
-    macs, outputs = volume(dims_d), num_outputs(dims_d)
     y, z = dims_of(kept)
     fills_x = macs * split_d[kept] / tile_d[kept]
     fills_y = macs * split_d[y] / tile_d[y]

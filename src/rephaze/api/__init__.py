@@ -1,0 +1,31 @@
+"""The door: every public function, each a few lines over the rooms, records in and records out.
+
+The command line goes through here and nowhere else. Nothing heavy is loaded before a function needs it.
+"""
+
+from rephaze.api.chips import list_chips, load_chip
+from rephaze.api.exploring import compare, explore, sensitivity
+from rephaze.api.models import extract, list_models, load_model
+from rephaze.api.operators import estimate_model
+from rephaze.api.plans import evaluate_plan, place_model
+from rephaze.api.runs import Run, open_run
+from rephaze.api.schedules import schedule_model
+from rephaze.api.spaces import load_scenario
+
+__all__ = [
+    "Run",
+    "compare",
+    "estimate_model",
+    "evaluate_plan",
+    "explore",
+    "extract",
+    "list_chips",
+    "list_models",
+    "load_chip",
+    "load_model",
+    "load_scenario",
+    "open_run",
+    "place_model",
+    "schedule_model",
+    "sensitivity",
+]

@@ -1,0 +1,202 @@
+"""Plans over a cluster, through the door: the best one of a model on a chip, or the price of a given one."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rephaze.api.chips import as_chip
+from rephaze.api.plan_results import EvaluatedPlan, PlacedModel
+from rephaze.api.problem_files import BadProblem, answer_all
+from rephaze.api.schedules import OnStep, ignore_step
+from rephaze.api.spaces import as_scenario, resized
+from rephaze.errors import SpecError
+from rephaze.types.chip import Chip
+from rephaze.types.files import read_mapping
+from rephaze.types.placement import Placement, PlacementProblem, Plan, PlanLimits, SolveStatus
+from rephaze.types.scenario import Scenario
+
+if TYPE_CHECKING:
+    from rephaze.measure.model_on_chip import ChipProblem
+
+
+def place_model(
+    model: str | Path,
+    chip: str | Path | Chip,
+    *,
+    num_devices: int | None = None,
+    global_batch: int | None = None,
+    scenario: str | Path | Scenario = "default",
+    why: str | PlanLimits | None = None,
+    on_step: OnStep = ignore_step,
+) -> PlacedModel:
+    """The fastest way to spread a model over a cluster of a chip, proven, or with what is not proven.
+
+    Example:
+        >>> import rephaze
+        >>> placed = rephaze.place_model("vit-large", "tpuv4", num_devices=8, global_batch=64, why="dp=2")
+        >>> placed.status, placed.placement.best.plan.pp, placed.alternative.placement.best.plan.pp
+        ('optimal', 8, 4)
+
+    Args:
+        model: A name of ``list_models``, or a graph file.
+        chip: A name of ``list_chips``, a chip file, or a chip; its memory is what plans must fit.
+        num_devices: Chips in the cluster; None: as many as the scenario has.
+        global_batch: Samples in a batch; None: the scenario's.
+        scenario: Network, training and models of cost.
+        why: Choices to compare with the best plan, such as ``tp=8,pp=4,recompute=stage``.
+        on_step: Told what is being done.
+    """
+    limits = _ready(why, on_step)
+    from rephaze.measure.model_on_chip import placement_on_chip
+
+    setting = resized(as_scenario(scenario), num_devices, global_batch)
+
+    def show(done: int, total: int) -> None:
+        on_step(f"mapping and scheduling layers: {done} of {total} degrees and microbatch sizes")
+
+    on_step("mapping and scheduling layers")
+    on_chip = placement_on_chip(str(model), as_chip(chip), setting, show, limits=limits)
+    on_step("placing")
+    label = f"{model} on {chip.name if isinstance(chip, Chip) else chip}"
+    return _on_chip(label, on_chip, limits)
+
+
+def place_problems(
+    paths: Sequence[str | Path], *, why: str | PlanLimits | None = None, on_step: OnStep = ignore_step
+) -> Iterator[tuple[str, PlacedModel | BadProblem]]:
+    """The fastest plan of every problem in problem files (``rephaze.placement-problem/1``), with its label.
+
+    Args:
+        paths: ``.json`` files, or ``.jsonl`` with a problem a line.
+        why: As in ``place_model``.
+        on_step: Told what is being done.
+    """
+    limits = _ready(why, on_step)
+    from rephaze.place.problem_file import parse_problem
+
+    on_step("placing")
+    return answer_all(paths, lambda label, data: _placed(label, parse_problem(data), limits))
+
+
+def evaluate_plan(
+    problem: str | Path | Mapping[str, Any] | PlacementProblem,
+    plan: Plan | None = None,
+    *,
+    timeline: bool = False,
+) -> EvaluatedPlan:
+    """The time of a batch and the memory of every stage under a given plan, and what to change if it does not fit.
+
+    Example:
+        >>> from dataclasses import replace
+        >>> import rephaze
+        >>> from rephaze.types.placement import Recompute
+        >>> placed = rephaze.place_model("vit-large", "tpuv4", num_devices=8, global_batch=64)
+        >>> best = placed.placement.best
+        >>> stages = tuple(replace(stage, recompute=Recompute.STAGE) for stage in best.plan.stages)
+        >>> other = rephaze.evaluate_plan(placed.problem, replace(best.plan, stages=stages))
+        >>> other.status, other.priced.batch_s > best.batch_s
+        ('feasible', True)
+
+    Args:
+        problem: A problem, as ``place_model`` gives it; or a plan file (``rephaze.placement-plan/1``) by path or
+            content, which holds problem and plan.
+        plan: The plan, unless a plan file gives it.
+        timeline: Also tell what every stage does when (cost model ``1f1b``).
+    """
+    if isinstance(problem, PlacementProblem):
+        if plan is None:
+            raise SpecError(
+                "plan", None, "is missing", "give it beside the problem, or a plan file instead of both"
+            )
+        return _evaluated(problem, plan, timeline)
+    if plan is not None:
+        raise SpecError(
+            "plan", plan, "comes with the plan file", "give a problem as a record to price another plan"
+        )
+    from rephaze.place.problem_file import parse_plan
+
+    data = dict(problem) if isinstance(problem, Mapping) else read_mapping(Path(problem))
+    return _evaluated(*parse_plan(data), timeline)
+
+
+def evaluate_plans(
+    paths: Sequence[str | Path], *, timeline: bool = False
+) -> Iterator[tuple[str, EvaluatedPlan | BadProblem]]:
+    """Every plan in plan files priced, each with its label.
+
+    Args:
+        paths: ``.json`` files, or ``.jsonl`` with a plan a line.
+        timeline: Also tell what every stage does when (cost model ``1f1b``).
+    """
+    from rephaze.place.problem_file import parse_plan
+
+    return answer_all(paths, lambda _label, data: _evaluated(*parse_plan(data), timeline))
+
+
+def _ready(why: str | PlanLimits | None, on_step: Callable[[str], None]) -> PlanLimits | None:
+    """The choices asked about, and the solver compiled."""
+    on_step("preparing the solver (compiled once, then cached)")
+    from rephaze.place.answer import warm_up
+    from rephaze.place.why_not import parse_limits
+
+    limits = parse_limits(why) if isinstance(why, str) and why else why
+    warm_up()
+    return limits or None
+
+
+def _placed(label: str, problem: PlacementProblem, limits: PlanLimits | None) -> PlacedModel:
+    from time import perf_counter
+
+    from rephaze.place.answer import describe_solution
+    from rephaze.place.simulate import replayed_batch_s
+    from rephaze.place.solver import Placer
+    from rephaze.place.why_not import explain_alternative
+
+    start = perf_counter()
+    placer = Placer(problem)
+    solution = placer.solve()
+    solve_s = perf_counter() - start
+    placement = describe_solution(placer, solution)
+    best = placement.best
+    return PlacedModel(
+        label=label,
+        problem=problem,
+        placement=placement,
+        solve_s=solve_s,
+        replay_s=None if best is None else replayed_batch_s(problem, best.plan),
+        alternative=None if limits is None else explain_alternative(problem, placement, limits),
+    )
+
+
+def _on_chip(label: str, on_chip: ChipProblem, limits: PlanLimits | None) -> PlacedModel:
+    if not on_chip.problem.graphs:
+        reason = "some operator can run on no core of this chip, at any degree and microbatch size"
+        nothing = Placement(status=SolveStatus.INFEASIBLE, bound_s=math.inf, reason=reason)
+        return PlacedModel(label=label, problem=on_chip.problem, placement=nothing, solve_s=None)
+    found = _placed(label, on_chip.problem, limits)
+    placement = found.placement
+    if placement.best is not None and placement.status is not SolveStatus.OPTIMAL and on_chip.said:
+        placement = replace(placement, reason=f"{placement.reason}: {on_chip.said}")
+    return replace(
+        found, placement=placement, num_layer_passes=on_chip.num_passes, unproven_passes=on_chip.unproven
+    )
+
+
+def _evaluated(problem: PlacementProblem, plan: Plan, timeline: bool) -> EvaluatedPlan:
+    from rephaze.place.price import price_plan
+    from rephaze.place.remedies import suggest_remedies
+    from rephaze.place.simulate import replay_plan, replayed_batch_s
+
+    priced = price_plan(problem, plan)
+    replay_s = replayed_batch_s(problem, plan)
+    return EvaluatedPlan(
+        problem=problem,
+        priced=priced,
+        replay_s=replay_s,
+        remedies=() if priced.fits else tuple(suggest_remedies(problem, priced)),
+        timeline=replay_plan(problem, plan).events if timeline and replay_s is not None else None,
+    )

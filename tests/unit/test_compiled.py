@@ -1,0 +1,44 @@
+"""Compiled code is made anew when a file changes whose constants or records went into it."""
+
+import ast
+import shutil
+from pathlib import Path
+
+import pytest
+
+import rephaze
+from rephaze import compiled
+
+PACKAGE = Path(rephaze.__file__).parent
+ROOMS = ("estimate", "schedule", "place")
+
+
+@pytest.mark.parametrize("room", ROOMS)
+def test_all_that_compiled_files_import_counts_for_the_age_of_their_code(room):
+    """Their own room and the records are hashed; nothing else may be compiled in but the decorators themselves."""
+    files = [file for file in (PACKAGE / room).rglob("*.py") if "rephaze.compiled" in file.read_text()]
+    assert files
+    for file in files:
+        for node in ast.walk(ast.parse(file.read_text())):
+            if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("rephaze."):
+                owner = node.module.split(".")[1]
+                assert owner in (room, "types", "compiled", "errors"), f"{file.name} imports {node.module}"
+
+
+@pytest.mark.parametrize("changed", ["place/network.py", "place/arrays.py", "types/latency.py", "compiled.py"])
+def test_a_change_anywhere_in_the_room_or_the_records_gives_compiled_code_another_name(
+    tmp_path, monkeypatch, changed
+):
+    copy = tmp_path / "rephaze"
+    shutil.copytree(PACKAGE, copy, ignore=shutil.ignore_patterns("__pycache__", "data"))
+    monkeypatch.setattr(compiled, "__file__", str(copy / "compiled.py"))
+
+    def digest():
+        compiled._digest_of.cache_clear()
+        return compiled._digest_of_room(copy / "place" / "bounds.py")
+
+    before = digest()
+    assert digest() == before
+    (copy / changed).write_text((copy / changed).read_text() + "\n# changed\n")
+    assert digest() != before
+    compiled._digest_of.cache_clear()
