@@ -9,6 +9,9 @@ from rephaze.place.full.layouts import are_chunks_legal, are_experts_legal, has_
 from rephaze.types.checks import check_count, check_number
 from rephaze.types.full import FullGraph, FullLayer, FullPlan, FullProblem, PipelineSchedule, Sharding
 
+GRAPH_FIELDS = ("tp", "cp", "ep", "etp", "sp", "microbatch")
+"""What tells the graphs of a problem apart."""
+
 
 def check_graph(field: str, graph: FullGraph) -> None:
     """Raise unless a graph's numbers make sense."""
@@ -58,7 +61,7 @@ def _check_layer(where: str, layer: FullLayer) -> None:
 
 def graph_of_plan(problem: FullProblem, asked: dict[str, Any]) -> FullGraph:
     """The graph a plan is for."""
-    fields = ("tp", "cp", "ep", "etp", "sp", "microbatch")
+    fields = GRAPH_FIELDS
     wanted = tuple(asked[field] for field in fields)
     known = [tuple(getattr(graph, field) for field in fields) for graph in problem.graphs]
     if wanted not in known:
