@@ -14,8 +14,8 @@ from rephaze.schedule.relaxation import NEVER, ceil_safely, relax
 from rephaze.schedule.tables import Demand, Floats, Ints, Preds, Task
 
 # What an attempt at a list schedule changes against the one before. Modes: the fastest, the relaxation's choice,
-# those that hold least, and faster ones where they at least halve the time. Order: longest tail first, in the faster
-# modes (with the fastest and the lightest) or in the modes chosen; or as given.
+# those that hold least, and faster ones where they at least halve the time. Order: longest tail first, in the
+# faster modes (with the fastest and the lightest) or in the modes chosen; or as given.
 _FASTEST, _RELAXED, _BY_TAIL, _AS_GIVEN, _LIGHTEST, _HALVED = range(6)
 _ATTEMPTS = (_FASTEST, _RELAXED, _BY_TAIL, _AS_GIVEN, _LIGHTEST, _BY_TAIL, _HALVED, _BY_TAIL)
 
