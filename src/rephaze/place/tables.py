@@ -26,7 +26,7 @@ Plain = tuple[Any, ...]
 """A group below as ``tuple(...)`` gives it, named again inside the function it goes to.
 
 numba finds the type of a plain tuple at once and that of a named one field by field, in Python: 20 microseconds a
-call for the searches, which Python calls thousands of times a second.
+call for the searches, which Python calls thousands of times a second. Where calls are rare they go in named.
 """
 
 # Recompute modes as columns of the tables [e, r].
