@@ -1,8 +1,5 @@
 """What travels into the compiled functions of this room: arrays grouped by idea, as named tuples.
 
-This file names ``rephaze.compiled`` because the order of fields is compiled into every function that takes them: a
-change here must make them compile anew.
-
 Axis letters: e = stage (edge between ideals), r = recompute mode, v = layer, k = ideal, c = candidate degree,
 l = network level, o = option (a depth and a degree), s = number of stages, z = stages of the rarer width.
 """
