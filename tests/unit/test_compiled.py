@@ -1,4 +1,4 @@
-"""Compiled code is made anew when a file changes whose constants or records went into it."""
+"""Compiled code: few arguments, and made anew when a file changes whose constants or records went into it."""
 
 import ast
 import shutil
@@ -11,6 +11,26 @@ from rephaze import compiled
 
 PACKAGE = Path(rephaze.__file__).parent
 ROOMS = ("estimate", "schedule", "place")
+MOST_ARGUMENTS = 8
+
+
+def compiled_functions(tree):
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef):
+            names = {ast.unparse(mark).partition("(")[0] for mark in node.decorator_list}
+            if names & {"kernel", "inner", "compiled", "entry"}:
+                yield node
+
+
+@pytest.mark.parametrize("room", ROOMS)
+def test_no_compiled_function_takes_more_than_eight_arguments(room):
+    counts = {
+        f"{source.name}: {function.name}": len(function.args.args)
+        for source in (PACKAGE / room).rglob("*.py")
+        for function in compiled_functions(ast.parse(source.read_text()))
+    }
+    assert len(counts) > 10
+    assert {name: count for name, count in counts.items() if count > MOST_ARGUMENTS} == {}
 
 
 @pytest.mark.parametrize("room", ROOMS)

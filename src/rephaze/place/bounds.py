@@ -114,7 +114,6 @@ class ChipBounds:
         forward_ct: Floats,
         backward_ct: Floats,
     ) -> None:
-        depths = range(1, prepared.stages_most + 1)
         lower_paper_line(
             bound_c,
             np.ascontiguousarray(forward_ct, dtype=np.float64),
@@ -126,7 +125,7 @@ class ChipBounds:
             ),
             Pipelines(
                 stages_least=prepared.stages_least,
-                devices_s=np.array([0, *map(prepared.fewest_devices, depths)], dtype=np.int64),
+                devices_s=prepared.devices_s,
                 num_devices=self._placer.problem.cluster.num_devices,
                 transfer_s=float(prepared.transfer_s_l[-1]),
                 must_replay=prepared.must_replay,
@@ -170,8 +169,7 @@ class ChipBounds:
         group_l = self._placer.links.num_devices_l
         # Of a depth there are as many options as degrees: once a depth is enough.
         depths, depth_at_o = np.unique(options.depth_o, return_inverse=True)
-        fewest = np.array([prepared.fewest_devices(depth) for depth in depths.tolist()], dtype=np.int64)
-        levels = np.minimum(np.searchsorted(group_l, fewest), len(group_l) - 1)
+        levels = np.minimum(np.searchsorted(group_l, prepared.fewest_devices(depths)), len(group_l) - 1)
         return np.asarray(prepared.transfer_s_l)[levels][depth_at_o]
 
     def _list_options(self, prepared: PreparedGraph) -> Options:

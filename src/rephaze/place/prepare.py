@@ -62,14 +62,20 @@ class PreparedGraph:
     runs_l: list[list[tuple[Degrees, Depths]]] = field(default_factory=list)
     """Searches of the 1f1b model, by network level."""
 
-    def fewest_devices(self, num_stages: int) -> int:
-        """Devices of the narrowest pipeline of so many stages; where some layer is wide, one stage is."""
+    def fewest_devices(self, depth_s: Ints) -> Ints:
+        """Devices of the narrowest pipelines of so many stages; where some layer is wide, one stage is."""
         widths = self.widths
         if widths.rare_devices < widths.common_devices:
-            num_rare = min(num_stages - 1, widths.num_rare_most)
+            rare_s = np.minimum(depth_s - 1, widths.num_rare_most)
         else:
-            num_rare = min(num_stages, widths.num_rare_most, 1)
-        return (num_stages - num_rare) * widths.common_devices + num_rare * widths.rare_devices
+            rare_s = np.minimum(depth_s, min(widths.num_rare_most, 1))
+        fewest_s: Ints = (depth_s - rare_s) * widths.common_devices + rare_s * widths.rare_devices
+        return fewest_s
+
+    @property
+    def devices_s(self) -> Ints:
+        """The same for every depth a plan can have, from 0, which takes none."""
+        return np.concatenate(([0], self.fewest_devices(np.arange(1, self.stages_most + 1))))
 
     def most_stages(self, num_devices: int) -> int:
         """Stages of the longest pipeline on so many devices."""
@@ -143,14 +149,13 @@ def options_of(
 ) -> Options:
     """What a plan can be, given the least parameters of its heaviest stage by depth (from 1)."""
     is_paper = problem.cost_model is PlacementModel.PAPER
-    depths = range(1, prepared.stages_most + 1)
     if is_paper:
         # Only the first stage's count: on a line it holds the first layer.
         first = float(prepared.arrays.layers.param_bytes_v[0]) if shape.is_line else 0.0
-        heaviest_bytes_s = np.full(len(depths), first)
+        heaviest_bytes_s = np.full(prepared.stages_most, first)
     depth_o, count_o, once_s_o = list_options(
         prepared.stages_least,
-        np.array([0, *map(prepared.fewest_devices, depths)], dtype=np.int64),
+        prepared.devices_s,
         np.concatenate([[0.0], heaviest_bytes_s]),
         problem.cluster.num_devices,
         prepared.degrees,

@@ -27,6 +27,7 @@ from rephaze.place.tables import (
     LayerBytes,
     LinkRows,
     MemoryRules,
+    Plain,
     ShortInts,
     StageTable,
     TieRows,
@@ -63,7 +64,14 @@ def tabulate_stages(
     if len(ends) > MAX_STAGES:
         raise UnsupportedError(f"the layer graph has over {MAX_STAGES} possible stages; merge some of its layers")
     limit, params, copied, num_copied, wide = _hold(
-        starts, ends, members, shape.is_line, arrays.layers, arrays.entering, arrays.ties, rules
+        starts,
+        ends,
+        members,
+        shape.is_line,
+        tuple(arrays.layers),
+        tuple(arrays.entering),
+        tuple(arrays.ties),
+        tuple(rules),
     )
     fits = limit.max(axis=1) > 0
     if shape.is_line:
@@ -173,12 +181,14 @@ def _hold(
     ends: Ints,
     members_kv: Flags,
     is_line: bool,
-    layers: LayerBytes,
-    entering_links: LinkRows,
-    ties: TieRows,
-    rules: MemoryRules,
+    plain_layers: Plain,
+    plain_entering: Plain,
+    plain_ties: Plain,
+    plain_rules: Plain,
 ) -> tuple[ShortInts, Floats, Floats, ShortInts, Flags]:
     """Depth limits, parameters, copies of tied weights (bytes, how many) and width of every stage."""
+    layers, entering_links = LayerBytes(*plain_layers), LinkRows(*plain_entering)
+    ties, rules = TieRows(*plain_ties), MemoryRules(*plain_rules)
     # Unpacked once: every field access of a tuple in compiled code counts references.
     params_v, activations_v, inputs_v = layers.param_bytes_v, layers.activation_bytes_v, layers.input_bytes_v
     working_v, source_v, wide_v = layers.working_bytes_v, layers.source_bytes_v, layers.wide_v

@@ -1,8 +1,5 @@
 """What travels into the compiled functions of this room: arrays grouped by idea, as named tuples.
 
-This file names ``rephaze.compiled`` because the order of fields is compiled into every function that takes them: a
-change here must make them compile anew.
-
 Axis letters: e = stage (edge between ideals), r = recompute mode, v = layer, k = ideal, c = candidate degree,
 l = network level, o = option (a depth and a degree), s = number of stages, z = stages of the rarer width.
 """
@@ -26,7 +23,7 @@ Plain = tuple[Any, ...]
 """A group below as ``tuple(...)`` gives it, named again inside the function it goes to.
 
 numba finds the type of a plain tuple at once and that of a named one field by field, in Python: 20 microseconds a
-call for the searches, which Python calls thousands of times a second.
+call for the searches, which Python calls thousands of times a second. Where calls are rare they go in named.
 """
 
 # Recompute modes as columns of the tables [e, r].

@@ -1,8 +1,5 @@
 """What travels into the compiled functions of this room: arrays grouped by idea, as named tuples.
 
-This file names ``rephaze.compiled`` because the order of fields is compiled into every function that takes them: a
-change here must make them compile anew.
-
 Axis letters: i = operator of a part, m = mode (a way to run an operator), r = resource, w = word of a bitset,
 n = node of the search, s = slot of a running operator, k = weight set.
 """
