@@ -4,23 +4,26 @@ An independent implementation of, and successor to, the system of "Integrated Ha
 Device Placement Search" (ICML 2024).
 """
 
-from rephaze.api import (
-    Run,
-    compare,
-    estimate_model,
-    evaluate_plan,
-    explore,
-    extract,
-    list_chips,
-    list_models,
-    load_chip,
-    load_model,
-    load_scenario,
-    open_run,
-    place_model,
-    schedule_model,
-    sensitivity,
-)
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from rephaze.api import (
+        Run,
+        compare,
+        estimate_model,
+        evaluate_plan,
+        explore,
+        extract,
+        list_chips,
+        list_models,
+        load_chip,
+        load_model,
+        load_scenario,
+        open_run,
+        place_model,
+        schedule_model,
+        sensitivity,
+    )
 
 __all__ = [
     "Run",
@@ -39,3 +42,18 @@ __all__ = [
     "schedule_model",
     "sensitivity",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """A public name, loaded when it is first asked for: worker processes import rooms, not the door."""
+    if name not in __all__:
+        raise AttributeError(f"module 'rephaze' has no attribute {name!r}")
+    import rephaze.api
+
+    found = getattr(rephaze.api, name)
+    globals()[name] = found
+    return found
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})
