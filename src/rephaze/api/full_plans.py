@@ -1,4 +1,4 @@
-"""Plans of cost model ``full`` (problem and plan files of format 2) through the door: the best one, or a given one."""
+"""Plans of cost model ``full`` (files of format 2) through the door: the best one, or the price of a given one."""
 
 from __future__ import annotations
 
@@ -68,10 +68,13 @@ class FullAnswer(Shown):
         cut = f"{plan.sharding} sharded over {plan.shard_group}" if plan.shard_group > 1 else "nothing sharded"
         again = ", gathered for every pass" if plan.is_gathering else ""
         chunks = f" of {plan.chunks} chunks a device" if plan.chunks > 1 else ""
+        proof = f"none of family {self.problem.options.family} is faster than {self.bound_s:.6g} s"
+        told = self.status if self.solve_s is None else f"{self.status}: {proof}"
         return (
-            f"{self.status}, {price.batch_s:.6g} s a batch (none of family {self.problem.options.family} is faster "
-            f"than {self.bound_s:.6g} s): tp {plan.tp}{' with sp' if plan.sp else ''}, cp {plan.cp}, ep {plan.ep}, "
-            f"pp {plan.pp}, dp {plan.dp}, microbatch {plan.microbatch}; {plan.schedule}{chunks}, {cut}{again}; "
+            f"{price.batch_s:.6g} s a batch ({told}) with "
+            f"tp {plan.tp}{' and sp' if plan.sp else ''}, cp {plan.cp}, "
+            f"ep {plan.ep}, pp {plan.pp}, dp {plan.dp}, microbatch {plan.microbatch}; "
+            f"{plan.schedule}{chunks}, {cut}{again}; "
             f"{plan.num_devices} of {price.num_cluster_devices} devices"
         )
 
