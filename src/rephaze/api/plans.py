@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rephaze.api.chips import as_chip
+from rephaze.api.full_plans import FullAnswer, evaluate_full_plan, is_full, place_full_problem
 from rephaze.api.plan_results import EvaluatedPlan, PlacedModel
 from rephaze.api.problem_files import BadProblem, answer_all
 from rephaze.api.schedules import OnStep, ignore_step
@@ -67,8 +68,8 @@ def place_model(
 
 def place_problems(
     paths: Sequence[str | Path], *, why: str | PlanLimits | None = None, on_step: OnStep = ignore_step
-) -> Iterator[tuple[str, PlacedModel | BadProblem]]:
-    """The fastest plan of every problem in problem files (``rephaze.placement-problem/1``), with its label.
+) -> Iterator[tuple[str, PlacedModel | FullAnswer | BadProblem]]:
+    """The fastest plan of every problem in problem files of format 1 or 2, with its label.
 
     Args:
         paths: ``.json`` files, or ``.jsonl`` with a problem a line.
@@ -79,7 +80,13 @@ def place_problems(
     from rephaze.place.problem_file import parse_problem
 
     on_step("placing")
-    return answer_all(paths, lambda label, data: _placed(label, parse_problem(data), limits))
+
+    def placed(label: str, data: dict[str, Any]) -> PlacedModel | FullAnswer:
+        if is_full(data):
+            return place_full_problem(label, data, limits)
+        return _placed(label, parse_problem(data), limits)
+
+    return answer_all(paths, placed)
 
 
 def evaluate_plan(
@@ -125,7 +132,7 @@ def evaluate_plan(
 
 def evaluate_plans(
     paths: Sequence[str | Path], *, timeline: bool = False
-) -> Iterator[tuple[str, EvaluatedPlan | BadProblem]]:
+) -> Iterator[tuple[str, EvaluatedPlan | FullAnswer | BadProblem]]:
     """Every plan in plan files priced, each with its label.
 
     Args:
@@ -134,7 +141,12 @@ def evaluate_plans(
     """
     from rephaze.place.problem_file import parse_plan
 
-    return answer_all(paths, lambda _label, data: _evaluated(*parse_plan(data), timeline))
+    def evaluated(label: str, data: dict[str, Any]) -> EvaluatedPlan | FullAnswer:
+        if is_full(data):
+            return evaluate_full_plan(label, data, timeline=timeline)
+        return _evaluated(*parse_plan(data), timeline)
+
+    return answer_all(paths, evaluated)
 
 
 def _ready(why: str | PlanLimits | None, on_step: Callable[[str], None]) -> PlanLimits | None:

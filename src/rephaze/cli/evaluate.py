@@ -35,6 +35,7 @@ def evaluate(
 
     Example: [bold]rephaze evaluate expert.json[/]
     """
+    from rephaze.api.full_plans import FullAnswer
     from rephaze.api.plans import evaluate_plans
     from rephaze.api.problem_files import BadProblem
 
@@ -45,6 +46,8 @@ def evaluate(
             print_json(answer.record())
         elif isinstance(answer, BadProblem):
             show_error(label, answer.message)
+        elif isinstance(answer, FullAnswer):
+            stdout.print(str(answer), markup=False, highlight=False, soft_wrap=True)
         else:
             from rephaze.cli.plan_view import show_evaluated
 

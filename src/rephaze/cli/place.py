@@ -53,6 +53,7 @@ def place(
     [bold]rephaze place gpt3-175b --chip tpuv4 --devices 1024 --global-batch 4096[/]
     """
     from rephaze.api import place_model
+    from rephaze.api.full_plans import FullAnswer
     from rephaze.api.plans import place_problems
     from rephaze.api.problem_files import BadProblem
 
@@ -60,7 +61,7 @@ def place(
         raise SpecError("MODEL", problems, "must be one model with --chip")
     statuses = []
     with step_status("preparing the solver (compiled once, then cached)", quiet=json) as on_step:
-        answers: Iterable[tuple[str, PlacedModel | BadProblem]]
+        answers: Iterable[tuple[str, PlacedModel | FullAnswer | BadProblem]]
         if chip is None:
             answers = place_problems(problems, why=why, on_step=on_step)
         else:
@@ -80,6 +81,8 @@ def place(
             print_json(answer.record())
         elif isinstance(answer, BadProblem):
             show_error(label, answer.message)
+        elif isinstance(answer, FullAnswer):
+            stdout.print(str(answer), markup=False, highlight=False, soft_wrap=True)
         else:
             from rephaze.cli.plan_view import show_placement
 

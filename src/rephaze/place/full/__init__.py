@@ -1,0 +1,1 @@
+"""Cost model ``full``: FSDP, overlap, experts, context parallelism, interleaving (docs/plans.md)."""

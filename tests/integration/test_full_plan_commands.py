@@ -1,0 +1,170 @@
+"""``rephaze place`` and ``rephaze evaluate`` on files of format 2, as a user calls them."""
+
+import copy
+import json
+
+import pytest
+from typer.testing import CliRunner
+
+from rephaze.cli.main import app
+
+
+def problem():
+    layers = [
+        {
+            "name": f"b{v}", "param_bytes": 4e8, "forward_s": 0.01, "backward_s": 0.02, "weight_backward_s": 0.01,
+            "keep": [{"bytes": 1e9, "replay_s": 0.0}, {"bytes": 2e8, "replay_s": 0.006}], "block": True,
+        }
+        for v in range(4)
+    ]  # fmt: skip
+    return {
+        "format": "rephaze.placement-problem/2",
+        "cost_model": "full",
+        "cluster": {
+            "num_devices": 8,
+            "device_memory_bytes": 1.2e10,
+            "hbm_bytes_per_s": 1e12,
+            "levels": [
+                {"num_devices": 4, "bytes_per_s": 4e11, "latency_s": 1e-6},
+                {"num_devices": 8, "bytes_per_s": 5e10, "latency_s": 5e-6},
+            ],
+        },
+        "training": {"global_batch": 16, "optimizer": "adam", "precision": "mixed"},
+        "options": {
+            "sharding": ["none", "optimizer", "weights"],
+            "shard_group": ["all", "level"],
+            "reshard": [True, False],
+            "schedule": ["1f1b", "interleaved", "zero-bubble"],
+            "chunks": [2],
+            "order": ["dp-outer", "pp-outer"],
+            "overlap": True,
+            "family": "exact",
+        },
+        "graphs": [
+            {
+                "tp": 1,
+                "cp": 2,
+                "microbatch": 1,
+                "layers": layers,
+                "edges": [{"src": f"b{v}", "dst": f"b{v + 1}", "bytes": 1e6} for v in range(3)],
+            }
+        ],
+    }
+
+
+def run(*arguments):
+    return CliRunner().invoke(app, [str(argument) for argument in arguments])
+
+
+@pytest.fixture
+def write(tmp_path):
+    def written(record, name="file.json"):
+        path = tmp_path / name
+        path.write_text(json.dumps(record))
+        return path
+
+    return written
+
+
+def answer_of(done):
+    (line,) = done.stdout.splitlines()
+    return json.loads(line)
+
+
+def test_the_plan_placed_is_the_plan_priced(write):
+    done = run("place", write(problem()), "--json")
+    assert done.exit_code == 0
+    found = answer_of(done)
+    assert found["status"] == "optimal"
+    assert found["bound_s"] == found["batch_s"] == pytest.approx(sum(found["time"].values()))
+    plan_file = {"format": "rephaze.placement-plan/2", "problem": problem(), "plan": found["plan"]}
+    priced = answer_of(run("evaluate", write(plan_file), "--json"))
+    assert priced["batch_s"] == found["batch_s"]
+    assert priced["devices"] == found["devices"]
+    assert all(
+        sum(value for name, value in one.items() if name != "memory_bytes") == pytest.approx(one["memory_bytes"])
+        for one in priced["devices"]
+    )
+
+
+def test_the_answer_is_told_in_words(write):
+    done = run("place", write(problem()))
+    assert done.exit_code == 0
+    assert "none of family exact is faster" in done.stdout
+    assert "fullest device" in done.stdout
+
+
+def test_nothing_fits(write):
+    small = problem()
+    small["cluster"]["device_memory_bytes"] = 1e6
+    done = run("place", write(small), "--json")
+    assert done.exit_code == 3
+    assert answer_of(done)["status"] == "infeasible"
+
+
+PLAN = {
+    "tp": 1, "cp": 2, "dp": 2, "microbatch": 1, "sharding": "weights", "shard_group": 4, "reshard": True,
+    "stages": [{"layers": ["b0", "b1"], "keep": 1}, {"layers": ["b2", "b3"]}],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"shard_group": 3}, "plan.shard_group is 3: must be a group of the cp 2 x dp 2 replicas: 2, 4"),
+        ({"sharding": "zero-3"}, "none, optimizer, gradients, weights"),
+        ({"schedule": "zero-bubble"}, "cannot be together with weights gathered"),
+        ({"schedule": "interleaved", "chunks": 2}, "interleaved needs pp of 2 or more"),
+        ({"chunks": 2}, "must be 1 for 1f1b"),
+        ({"dp": 17}, "plan.dp is 17: must be from 1 to the number of microbatches, 16"),
+        ({"dp": 4}, "needs 16 devices, the cluster has 8"),
+        ({"cp": 1}, "must be one of the problem's graphs"),
+        ({"sharding": "none", "shard_group": 2, "reshard": False}, "must be 1 or left out without sharding"),
+        ({"stages": [{"layers": ["b0", "b1", "b2"]}]}, "1 layers are in no stage"),
+        ({"stages": [{"layers": ["b2", "b3"]}, {"layers": ["b0", "b1"]}]}, "must not feed an earlier stage"),
+        ({"stages": [{"layers": ["b0", "b1", "b9"]}]}, "b9"),
+        ({"colour": 1}, "colour"),
+    ],
+)
+def test_a_plan_that_makes_no_sense_is_one_line(write, change, said):
+    plan_file = {"format": "rephaze.placement-plan/2", "problem": problem(), "plan": PLAN | change}
+    done = run("evaluate", write(plan_file), "--json")
+    assert done.exit_code == 1
+    message = answer_of(done)["message"]
+    assert said in message
+    assert "\n" not in message
+
+
+@pytest.mark.parametrize(
+    ("place", "value", "said"),
+    [
+        (("options", "sharding"), ["all"], "none, optimizer, gradients, weights"),
+        (("options", "family"), "jax", "any, exact, megatron, torchtitan, maxtext"),
+        (("options", "chunks"), [1], "must be from 2"),
+        (("graphs", 0, "etp"), 3, "must divide tp"),
+        (("graphs", 0, "layers", 0, "keep"), [{"bytes": 1.0, "replay_s": 1.0}], "must be 0"),
+        (("graphs", 0, "layers", 0, "weight_backward_s"), 1.0, "is part of backward_s"),
+        (("graphs", 0, "edges", 0), {"src": "b1", "dst": "b0", "bytes": 1.0}, "topological order"),
+        (("cluster", "levelss"), [], "levelss"),
+    ],
+)
+def test_a_problem_that_makes_no_sense_is_one_line(write, place, value, said):
+    broken = copy.deepcopy(problem())
+    target = broken
+    for step in place[:-1]:
+        target = target[step]
+    target[place[-1]] = value
+    done = run("place", write(broken), "--json")
+    assert done.exit_code == 1
+    message = answer_of(done)["message"]
+    assert said in message
+    assert "\n" not in message
+
+
+def test_options_that_do_not_apply_are_refused(write):
+    done = run("place", write(problem()), "--why", "tp=1", "--json")
+    assert done.exit_code == 1
+    assert "why" in answer_of(done)["message"]
+    plan_file = {"format": "rephaze.placement-plan/2", "problem": problem(), "plan": PLAN}
+    done = run("evaluate", write(plan_file), "--timeline", "--json")
+    assert "timeline" in answer_of(done)["message"]
