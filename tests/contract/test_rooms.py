@@ -18,7 +18,8 @@ UNIT_ENDINGS = (
 )  # fmt: skip
 # Whole numbers that are plain counts or positions by their nature.
 UNITLESS = {
-    "const", "per_sample", "tp", "dp", "pp", "cp", "ep", "etp", "shard_group", "chunks", "keep", "microbatch", "global_batch", "src", "dst", "position", "index",
+    "const", "per_sample", "tp", "dp", "pp", "cp", "ep", "etp", "shard_group", "chunks", "keep",
+    "microbatch", "global_batch", "src", "dst", "position", "index",
     "tensor_width", "tensor_depth", "vector_lanes", "global_buffer_multicast", "row_length", "seq_len",
     "query_len", "key_len", "head_dim", "value_dim", "param_bytes", "seed", "layer", "op", "op_id",
     "buffer_multicast", "objective", "bound", "gap", "design", "cycles",
