@@ -19,7 +19,7 @@ from rephaze.place.full.layouts import (
 )
 from rephaze.place.full.least_time import INTERLEAVED, ONE_F_ONE_B, ZERO_BUBBLE
 from rephaze.place.full.line_items import Tables
-from rephaze.place.full.line_layouts import Choices, Figures, graph_totals
+from rephaze.place.full.line_layouts import Choices, Figures, Wanted, graph_totals
 from rephaze.place.full.line_search import GRAPH, ITEM, LAYOUT, LineSearch, State
 from rephaze.place.full.lines import PP_OUTER_BIT, Ints, Lines, Times, lines_of
 from rephaze.place.full.rates import Degrees, Levels, Sizes, least_expert_rates, least_rates
@@ -130,6 +130,7 @@ def choices_of(problem: FullProblem) -> Choices:
             step_s_per_byte=per_byte / problem.hbm_bytes_per_s if problem.hbm_bytes_per_s else 0.0,
             overlap=options.overlap,
         ),
+        wanted=Wanted(),
         num_devices=problem.cluster.num_devices,
         global_batch=problem.global_batch,
         is_exact=options.family is not PlanFamily.ANY,
