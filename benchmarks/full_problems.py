@@ -1,11 +1,11 @@
 """Large problems of cost model ``full`` with realistic figures, drawn from the shapes of two models alone.
 
-Products run at half of 1 PFLOP/s once they have many rows; collectives of a layer are rings on the level their group
-spans. Activations are those of a transformer with fused attention, kept at four points: all, without what the
-feed-forward layers widen, without attention's inputs too, only the layer's own input.
+Products run at half of 1 PFLOP/s once they have many rows; collectives of a layer are rings on the level their
+group spans. Activations are those of a transformer with fused attention, kept at four points: all, without what
+the feed-forward layers widen, without attention's inputs too, only the layer's own input.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from rephaze.place.precision import named_precision
 from rephaze.types.cluster import Cluster, NetworkLevel
@@ -53,7 +53,7 @@ def ring_s(num_bytes, members, inside=1):
     """Of an all-reduce over members that stand so many devices apart."""
     if members == 1:
         return 0.0
-    size, bytes_per_s, latency_s = next(level for level in LEVELS if level[0] >= members * inside)
+    _, bytes_per_s, latency_s = next(level for level in LEVELS if level[0] >= members * inside)
     return 2 * (members - 1) / members * num_bytes / bytes_per_s + 2 * (members - 1) * latency_s
 
 
@@ -73,6 +73,10 @@ def layer(name, forward_s, backward_s, kept, params, experts=0.0, working=0.0, b
         name=name, param_bytes=params, expert_param_bytes=experts, forward_s=forward_s, backward_s=backward_s,
         weight_backward_s=0.45 * backward_s, keep=kept, working_bytes=working, is_block=block,
     )  # fmt: skip
+
+
+def repeated(one, count):
+    return [replace(one, name=f"{one.name}{at}") for at in range(count)]
 
 
 def activation_bytes(tokens, hidden, tp, sp):
@@ -112,10 +116,8 @@ def gpt3_graph(cut, hidden=12288, blocks=96, sequence=2048, vocabulary=50304):
     forward_s, backward_s = compute_s + exchange_s, 2 * compute_s + exchange_s
     kept = keep_points(activation_bytes(tokens, hidden, cut.tp, cut.sp), forward_s)
     embed, head = ends(tokens, hidden, vocabulary, cut, tied=True)
-    middle = [
-        layer(f"block{at}", forward_s, backward_s, kept, 24 * hidden**2 / cut.tp, working=4 * tokens * hidden)
-        for at in range(blocks)
-    ]
+    block = layer("block", forward_s, backward_s, kept, 24 * hidden**2 / cut.tp, working=4 * tokens * hidden)
+    middle = repeated(block, blocks)
     ties = (TiedWeights(layers=(0, blocks + 1), param_bytes=embed.param_bytes),)
     return graph_of((embed, *middle, head), cut, tokens, hidden, ties)
 
@@ -141,12 +143,10 @@ def deepseek_graph(cut, hidden=7168, sequence=4096, vocabulary=129280):
 
     embed, head = ends(tokens, hidden, vocabulary, cut, tied=False)
     dense_bytes = 2 * (attention_params + dense_params) / cut.tp
-    dense = [made(f"dense{at}", dense_s, 0.0, 1.2, dense_bytes, 0.0) for at in range(3)]
+    dense = repeated(made("dense", dense_s, 0.0, 1.2, dense_bytes, 0.0), 3)
     mixture_bytes = 2 * (attention_params + expert_params) / cut.tp
-    mixture = [
-        made(f"mixture{at}", attention_s + experts_s, swap_s, 1.8, mixture_bytes, 2 * 256 * expert_params / group)
-        for at in range(58)
-    ]
+    expert_bytes = 2 * 256 * expert_params / group
+    mixture = repeated(made("mixture", attention_s + experts_s, swap_s, 1.8, mixture_bytes, expert_bytes), 58)
     return graph_of((embed, *dense, *mixture, head), cut, tokens, hidden)
 
 

@@ -38,15 +38,15 @@ SEEDS = st.integers(0, 10**9)
 
 
 def listed(problem, graph):
-    """Every layout of a graph that compiled code lists, with its bound."""
-    solver = LineSolver(problem, [graph])
+    """Every layout of a graph that compiled code lists if memory is no matter, with its bound."""
+    solver = LineSolver(replace(problem, device_memory_bytes=1e30), [graph])
     times = times_of([recorded_times(graph)])
     search = LineSearch(solver.lines, solver.tables, times.kept_bytes_vk.shape[1], solver.choices.chunks)
     state, listing = search._state, search._listing
     state.best_s[0] = math.inf
-    order = Order(np.zeros(1, dtype=np.int64), np.zeros(1))
+    order = Order(np.zeros(1, dtype=np.int64), np.zeros(1), 0)
     totals = graph_totals(solver.lines, times)
-    found, _ = bound_layouts(solver.lines, totals, solver.tables, solver.choices, order, 0, state, listing)
+    found, _ = bound_layouts(solver.lines, times, totals, solver.tables, solver.choices, order, state, listing)
     names = {number: schedule for schedule, number in SCHEDULES.items()}
     bounds = {}
     for row, bound_s in zip(listing.row_yq[:found].tolist(), listing.bound_s_y[:found].tolist(), strict=True):

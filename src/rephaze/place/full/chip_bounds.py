@@ -21,7 +21,6 @@ from rephaze.errors import SpecError
 from rephaze.place.full.least_time import (
     INTERLEAVED,
     ROUNDING,
-    ZERO_BUBBLE,
     LinkTimes,
     Shape,
     Share,
@@ -41,18 +40,17 @@ from rephaze.place.full.line_items import (
     most_items,
 )
 from rephaze.place.full.line_layouts import (
-    EXPERT_BYTES,
-    OWN_BYTES,
     Choices,
     Totals,
     graph_totals,
     layout_links,
 )
+from rephaze.place.full.line_memory import fits_on_average
 from rephaze.place.full.line_solver import LineSolver
 from rephaze.place.full.lines import Lines, Times, is_line, line_of, times_of
 from rephaze.place.full.rates import MAX_SIZES
 from rephaze.place.full.solver import FullPlacer
-from rephaze.place.full.spans import NUM_LINKS, NUM_POINT, Costs
+from rephaze.place.full.spans import NUM_LINKS, NUM_POINT
 from rephaze.place.full.times import LayerTimes, recorded_times
 from rephaze.types.full import FullProblem
 
@@ -159,14 +157,6 @@ def _sorted_classes(shape_nq: Ints, link_nq: Floats, *, overlap: bool) -> Classe
     return Classes(np.ascontiguousarray(shape_nq), np.ascontiguousarray(link_nq), first_n_m, overlap)
 
 
-@inner
-def _fits_on_average(kept_bytes: float, total: Floats, costs: Costs, shape: Shape) -> bool:
-    """Whether all devices together can hold what all stages must, at the last point of ``keep``."""
-    in_flight = min(shape.pp, shape.num_microbatches) if shape.schedule == ZERO_BUBBLE else 1
-    fixed = costs.own_ratio * total[OWN_BYTES] + costs.expert_ratio * total[EXPERT_BYTES]
-    return bool(fixed + in_flight * kept_bytes <= shape.pp * costs.memory_bytes)
-
-
 @kernel
 def _fitting(
     lines: Lines, times: Times, totals: Totals, tables: Tables, choices: Choices, has_line: bool, item_iq: Ints
@@ -202,7 +192,7 @@ def _fitting(
                 link_nq = np.concatenate((link_nq, np.empty((capacity, NUM_LINK_TIMES))))
                 capacity *= 2
             _put_links(layout_links(total, costs, shape.pp), link_nq[found])
-            if _is_worse(link_nq, first, found) or not _fits_on_average(least_kept, total, costs, shape):
+            if _is_worse(link_nq, first, found) or not fits_on_average(total, least_kept, costs, shape):
                 continue
             if has_line and shape.schedule != INTERLEAVED:
                 asked = Asked(shape.pp, 1, shape.num_microbatches, shape.schedule, np.inf, np.inf, 0.0, -1)

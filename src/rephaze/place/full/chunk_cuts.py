@@ -43,8 +43,8 @@ ALL_CUTS, EQUAL_BLOCKS, SOME_CUTS = 0, 1, 2
 """Over which cuts a layout was solved."""
 
 
-NUM_SUMS = 7
-FORWARD_S, BACKWARD_S, GATHER_S, SCATTER_S, OWN_BYTES, EXPERT_BYTES, KEPT_BYTES = range(NUM_SUMS)
+NUM_SUMS = 6
+FORWARD_S, BACKWARD_S, GATHER_S, SCATTER_S, OWN_BYTES, EXPERT_BYTES = range(NUM_SUMS)
 """Rows of sums over the layers before a place."""
 
 
@@ -52,6 +52,9 @@ class Sums(NamedTuple):
     """Sums over layers, and room for a cut."""
 
     sum_qu: Floats
+    kept_ku: Floats
+    replay_ku: Floats
+    """Bytes kept and seconds replayed by the layers before a place, at each point."""
     block_i: Ints
     """The layers that are blocks."""
     start_c: Ints
@@ -59,11 +62,13 @@ class Sums(NamedTuple):
     """The best cut found: where each chunk starts, and its point of ``keep``."""
 
 
-def make_sums(num_layers: int) -> Sums:
+def make_sums(num_layers: int, num_points: int) -> Sums:
     """For graphs of up to so many layers."""
     size = num_layers + 2
     return Sums(
         np.zeros((NUM_SUMS, size)),
+        np.zeros((num_points, size)),
+        np.zeros((num_points, size)),
         np.zeros(size, dtype=np.int64),
         np.zeros(size, dtype=np.int64),
         np.zeros((2, size), dtype=np.int64),
@@ -83,7 +88,10 @@ def _fill_sums(line: Line, costs: Costs, link_vq: Floats, sums: Sums) -> int:
         sum_qu[SCATTER_S, v + 1] = sum_qu[SCATTER_S, v] + (link_vq[v, SCATTER] if is_counted else 0.0)
         sum_qu[OWN_BYTES, v + 1] = sum_qu[OWN_BYTES, v] + line.param_bytes_v[v]
         sum_qu[EXPERT_BYTES, v + 1] = sum_qu[EXPERT_BYTES, v] + line.expert_bytes_v[v]
-        sum_qu[KEPT_BYTES, v + 1] = sum_qu[KEPT_BYTES, v] + line.kept_bytes_vk[v, -1]
+        for k in range(len(sums.kept_ku)):
+            sums.kept_ku[k, v + 1] = sums.kept_ku[k, v] + line.kept_bytes_vk[v, k]
+            replay_s = line.compute_s_vk[v, k] - line.compute_s_vk[v, 0]
+            sums.replay_ku[k, v + 1] = sums.replay_ku[k, v] + replay_s
         if not has_blocks or line.blocks_u[v + 1] > line.blocks_u[v]:
             sums.block_i[num_blocks] = v
             num_blocks += 1
@@ -91,12 +99,12 @@ def _fill_sums(line: Line, costs: Costs, link_vq: Floats, sums: Sums) -> int:
 
 
 @inner
-def _least_s(asked: Asked, sums: Sums, once_s: float) -> float:
-    """The least the cut takes: everything kept, transfers hidden as well as can be."""
+def _least_s(asked: Asked, sums: Sums, once_s: float, replay_s: float) -> float:
+    """The least the cut takes: transfers hidden as well as can be, only the first device replays, so much."""
     pp, num_chunks, start_c = asked.pp, asked.pp * asked.chunks, sums.start_c
     longest_s, slowest_s, sum_qu = 0.0, 0.0, sums.sum_qu
     for device in range(pp):
-        own_s = 0.0
+        own_s, computed_s = 0.0, replay_s if device == 0 else 0.0
         for c in range(device, num_chunks, pp):
             a, b = start_c[c], start_c[c + 1]
             gather_s = sum_qu[GATHER_S, b] - sum_qu[GATHER_S, a]
@@ -106,29 +114,42 @@ def _least_s(asked: Asked, sums: Sums, once_s: float) -> float:
             ahead_s = max(sum_qu[FORWARD_S, b] - sum_qu[FORWARD_S, a], gather_s) + messages * asked.message_s
             longest_s = max(longest_s, ahead_s + max(backward_s, gather_s))
             own_s += ahead_s + max(backward_s, gather_s + scatter_s)
-        slowest_s = max(slowest_s, own_s)
+            computed_s += ahead_s + backward_s
+        slowest_s = max(slowest_s, own_s, computed_s)
     if asked.schedule == INTERLEAVED:
         return asked.num_microbatches * slowest_s + (pp - 1) * longest_s + once_s
     return asked.num_microbatches * slowest_s + once_s
 
 
 @inner
-def _may_fit(costs: Costs, asked: Asked, sums: Sums, crew: Crew) -> bool:
-    """Whether the first device, of which most is in flight, has room for what it must hold and keep."""
+def _least_replay_s(costs: Costs, asked: Asked, sums: Sums, crew: Crew) -> float:
+    """What the first device, of which most is in flight, must replay to fit; infinite if it cannot.
+
+    What it lacks times the least that a byte in flight costs to rebuild.
+    """
     pp, num_chunks, start_c, sum_qu = asked.pp, asked.chunks, sums.start_c, sums.sum_qu
-    fixed = 0.0
+    fixed, least_s, num_points = 0.0, 0.0, len(sums.kept_ku)
     for at in range(num_chunks):
         a, b = start_c[at * pp], start_c[at * pp + 1]
         fixed += costs.own_ratio * (sum_qu[OWN_BYTES, b] - sum_qu[OWN_BYTES, a])
         fixed += costs.expert_ratio * (sum_qu[EXPERT_BYTES, b] - sum_qu[EXPERT_BYTES, a])
     for m in range(crew.num_moments_d[0]):
-        held = fixed
+        lacking, saved, price_s = fixed - costs.memory_bytes * (1 + ROUNDING), 0.0, np.inf
         for at in range(num_chunks):
-            a, b = start_c[at * pp], start_c[at * pp + 1]
-            held += crew.in_flight_dmc[0, m, at] * (sum_qu[KEPT_BYTES, b] - sum_qu[KEPT_BYTES, a])
-        if held > costs.memory_bytes * (1 + ROUNDING):
-            return False
-    return True
+            a, b, in_flight = start_c[at * pp], start_c[at * pp + 1], crew.in_flight_dmc[0, m, at]
+            full = in_flight * (sums.kept_ku[0, b] - sums.kept_ku[0, a])
+            lacking += full
+            less = 0.0
+            for k in range(1, num_points):
+                less = full - in_flight * (sums.kept_ku[k, b] - sums.kept_ku[k, a])
+                if less > 0:
+                    price_s = min(price_s, (sums.replay_ku[k, b] - sums.replay_ku[k, a]) / less)
+            saved += less
+        if lacking > saved:
+            return np.inf
+        if lacking > 0:
+            least_s = max(least_s, lacking * price_s)
+    return least_s
 
 
 @inner
@@ -226,9 +247,12 @@ def best_listed_cut(
                 is_legal = is_legal and line.blocks_u[start_c[c + 1]] - line.blocks_u[start_c[c]] == most
         for c in range(num_chunks):
             is_legal = is_legal and start_c[c] < start_c[c + 1]
+        if is_legal and _least_s(asked, sums, once_s, 0.0) * (1 - ROUNDING) >= best_s:
+            is_legal = False
         if is_legal and asked.schedule == INTERLEAVED:
-            is_legal = _may_fit(costs, asked, sums, crew)
-        if is_legal and _least_s(asked, sums, once_s) * (1 - ROUNDING) < best_s:
+            replay_s = _least_replay_s(costs, asked, sums, crew)
+            is_legal = _least_s(asked, sums, once_s, replay_s) * (1 - ROUNDING) < best_s
+        if is_legal:
             below = Asked(
                 asked.pp, asked.chunks, asked.num_microbatches, asked.schedule, best_s, asked.most_s,
                 asked.message_s, asked.num_blocks,

@@ -13,6 +13,7 @@ from rephaze.place.full.chunks import Crew, make_crew
 from rephaze.place.full.least_time import INTERLEAVED, ROUNDING, Floors, Shape, floor_time, most_load_s
 from rephaze.place.full.line_cuts import BUSY, LOAD, NUM_MAXIMA, Room, best_line_cut, make_room
 from rephaze.place.full.line_fits import Asked, can_be_cut, fill_rest
+from rephaze.place.full.line_memory import may_interleave
 from rephaze.place.full.lines import Line, Ties
 from rephaze.place.full.spans import Costs, fill_links
 
@@ -32,7 +33,7 @@ def make_tools(num_layers: int, num_points: int, most_chunks: int, max_labels: i
     """For graphs of up to so many layers and points of ``keep``, and devices of up to so many chunks."""
     return Tools(
         room=make_room(num_layers, num_points, max_labels),
-        sums=make_sums(num_layers),
+        sums=make_sums(num_layers, num_points),
         crew=make_crew(num_layers, most_chunks, num_points),
         floor_q=np.zeros(NUM_MAXIMA),
     )
@@ -88,6 +89,8 @@ def solve_layout(
     num_blocks = 0 if has_equal_blocks else -1
     asked = Asked(pp, shape.chunks, count, shape.schedule, limit_s, most_s, floors.message_s, num_blocks)
     if shape.schedule == INTERLEAVED:
+        if limit_s < np.inf and not may_interleave(line, costs, floors, shape, limit_s):
+            return np.inf, ALL_CUTS, True
         time_s, scope = best_listed_cut(line, ties, costs, asked, floors.step_s, room, sums, tools.crew)
         return time_s, scope, limit_s < np.inf
     if not can_be_cut(line, costs, room.base_link_vq, asked, room.run_kq):

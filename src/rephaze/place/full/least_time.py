@@ -63,6 +63,12 @@ class LinkTimes(NamedTuple):
     tied_s: float
 
 
+@inner
+def free_links() -> LinkTimes:
+    """Transfers that take no time."""
+    return LinkTimes(0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0)
+
+
 class Shape(NamedTuple):
     """Degrees and schedule of a layout."""
 

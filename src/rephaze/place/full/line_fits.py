@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rephaze.compiled import inner
+from rephaze.place.full.least_time import Shape
 from rephaze.place.full.lines import Line
 from rephaze.place.full.spans import BACKWARD, GATHER, KEPT, LOST, SCATTER, Costs
 
@@ -35,6 +36,12 @@ class Asked(NamedTuple):
     """The least message."""
     num_blocks: int
     """Of all stages but the first and the last, which may have fewer; -1: any number."""
+
+
+@inner
+def asked_of(shape: Shape, most_s: float) -> Asked:
+    """Any cut of a layout without messages whose stages take no longer than this."""
+    return Asked(shape.pp, shape.chunks, shape.num_microbatches, shape.schedule, np.inf, most_s, 0.0, -1)
 
 
 @inner

@@ -17,11 +17,22 @@ from numpy.typing import NDArray
 from rephaze.compiled import kernel
 from rephaze.place.full.chunk_cuts import ALL_CUTS
 from rephaze.place.full.layout_cuts import Tools, make_tools, solve_layout
-from rephaze.place.full.least_time import INTERLEAVED, ROUNDING, floor_time, least_floors
+from rephaze.place.full.least_time import (
+    INTERLEAVED,
+    ROUNDING,
+    ZERO_BUBBLE,
+    floor_time,
+    free_links,
+    least_floors,
+    most_load_s,
+)
 from rephaze.place.full.line_cuts import MAX_LABELS
+from rephaze.place.full.line_fits import asked_of, can_be_cut
 from rephaze.place.full.line_items import (
     CHUNKS,
     DEGREE,
+    DP,
+    GATHERS,
     NUM_ITEM,
     NUM_LAYOUT,
     PP,
@@ -48,8 +59,10 @@ from rephaze.place.full.line_layouts import (
     type_share,
     work_of,
 )
+from rephaze.place.full.line_memory import Replicas, fits_on_average, least_held, may_fit_alone
 from rephaze.place.full.lines import Lines, Times, line_of, ties_of
 from rephaze.place.full.rates import MAX_SIZES, Rate
+from rephaze.place.full.spans import NUM_LINKS, NUM_POINT
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -76,6 +89,9 @@ class Listing(NamedTuple):
     layout_yq: Ints
     size_s: Ints
     share_nq: Floats
+    link_vq: Floats
+    """Transfers that take no time."""
+    run_kq: Floats
 
 
 class State(NamedTuple):
@@ -96,20 +112,22 @@ class Order(NamedTuple):
 
     by_bound: Ints
     bound_s_g: Floats
+    first: int
+    """Where to begin."""
 
 
 @kernel
 def bound_layouts(
     lines: Lines,
+    times: Times,
     totals: Totals,
     tables: Tables,
     choices: Choices,
     order: Order,
-    first: int,
     state: State,
     listing: Listing,
 ) -> tuple[int, int]:
-    """List layouts of the graphs from position ``first`` on: how many, and the position to go on from.
+    """List layouts of graphs that may be faster than the limit and fit: how many, and the position to go on from.
 
     Graphs are listed whole: if there is no room for the first, none are.
     """
@@ -117,7 +135,7 @@ def bound_layouts(
     row_rq, expert_row_rq, share_nq = tables.row_rq, tables.expert_row_rq, listing.share_nq
     item_iq, layout_yq, row_yq, bound_s_y = listing.item_iq, listing.layout_yq, listing.row_yq, listing.bound_s_y
     found = 0
-    for position in range(first, len(order.by_bound)):
+    for position in range(order.first, len(order.by_bound)):
         g = order.by_bound[position]
         if order.bound_s_g[g] >= best_s:
             may_be[0] = True
@@ -128,13 +146,21 @@ def bound_layouts(
         may_be[0] |= is_cut
         if num_items == 0:
             continue
-        fill_shares(totals.type_gtq[g], lines.first_v_g[g + 1] - lines.first_v_g[g], share_nq)
+        line = line_of(lines, times, g)
         tp, cp, count, num_experts = lines.tp_g[g], lines.cp_g[g], lines.count_g[g], lines.experts_g[g]
+        may_gather = may_fit_alone(line, choices, tp, cp, num_experts, count, True)
+        may_keep = may_fit_alone(line, choices, tp, cp, num_experts, count, False)
+        if not (may_gather or may_keep):
+            continue
+        least_kept = line.kept_bytes_vk[:, -1].sum()
+        fill_shares(totals.type_gtq[g], lines.first_v_g[g + 1] - lines.first_v_g[g], share_nq)
         first_row_d = tables.first_row[tables.width_g[g]]
         first_expert_row = tables.first_kind[tables.kind_g[g]] - first_row_d[0]
         for i in range(num_items):
             item = item_iq[i]
             pp = item[PP]
+            if not (may_gather if item[GATHERS] == 1 else may_keep):
+                continue
             least = Least(work_of(total), share_of(share_nq[pp]), share_of(share_nq[pp * item[CHUNKS]]))
             at = first_row_d[item[DEGREE]] + pp - 1
             experts = Rate(expert_row_rq[first_expert_row + at, 0], expert_row_rq[first_expert_row + at, 1])
@@ -143,6 +169,17 @@ def bound_layouts(
             if bound_s >= best_s:
                 may_be[0] |= bound_s < np.inf
                 continue
+            replicas = Replicas(cp * item[DP], tp * cp * item[DP] // num_experts)
+            held = least_held(choices, replicas, shape.gathers, shape.schedule == ZERO_BUBBLE)
+            if not fits_on_average(total, least_kept, held, shape):
+                continue
+            if shape.schedule != INTERLEAVED:
+                floors = least_floors(least.work, least.stage, least.chunk, free_links(), shape)
+                most_s = most_load_s(floors, shape, best_s) * (1 + ROUNDING)
+                if not can_be_cut(line, held, listing.link_vq, asked_of(shape, most_s), listing.run_kq):
+                    any_time = asked_of(shape, np.inf)
+                    may_be[0] |= can_be_cut(line, held, listing.link_vq, any_time, listing.run_kq)
+                    continue
             num_layouts = list_layouts(
                 item, cp, lines.orders_g[g], tables.degrees, choices, listing.size_s, layout_yq
             )
@@ -234,6 +271,8 @@ class LineSearch:
             layout_yq=np.empty((6 * MAX_SIZES, NUM_LAYOUT), dtype=np.int64),
             size_s=np.zeros(MAX_SIZES, dtype=np.int64),
             share_nq=np.zeros((num_layers + 1, 4)),
+            link_vq=np.zeros((num_layers + 1, NUM_LINKS)),
+            run_kq=np.zeros((num_points, NUM_POINT)),
         )
 
     def run(self, times: Times, totals: Totals, choices: Choices, cutoff_s: float) -> State:
@@ -243,7 +282,7 @@ class LineSearch:
         # Device time: no plan has more devices than there are, nor fewer microbatches in all.
         devices_g = lines.tp_g * lines.cp_g / choices.num_devices
         bound_s_g = lines.count_g * work_s_g * devices_g * (1 - ROUNDING)
-        order = Order(np.argsort(bound_s_g), bound_s_g)
+        order = Order(np.argsort(bound_s_g), bound_s_g, 0)
         state.best_s[:] = np.inf
         least_s, step = float(bound_s_g.min()), FIRST_STEP
         threshold_s = least_s * (1 + step)
@@ -263,8 +302,9 @@ class LineSearch:
     def _round(self, times: Times, totals: Totals, choices: Choices, order: Order) -> None:
         position = 0
         while position < len(order.by_bound):
+            rest = order._replace(first=position)
             found, after = bound_layouts(
-                self._lines, totals, self._tables, choices, order, position, self._state, self._listing
+                self._lines, times, totals, self._tables, choices, rest, self._state, self._listing
             )
             if after == position:
                 size = 2 * len(self._listing.bound_s_y)
