@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from rephaze.types.chip import Chip
+from rephaze.types.full import DeviceOrder, PipelineSchedule, Sharding
 from rephaze.types.scenario import Scenario
 
 
@@ -68,6 +69,9 @@ class StagePlan:
     load_s: float
     memory_bytes: float
     recompute: str
+    """A mode; under cost model ``full`` what is kept, in words."""
+    keep: int = 0
+    """Under cost model ``full``: the position in its layers' lists of what to keep."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -86,6 +90,22 @@ class ModelPlan:
     """Memory a chip needs to have: the smallest option the plan fits."""
     energy_per_sample_j: float
     stages: tuple[StagePlan, ...]
+    """Stage by stage; of an interleaved plan chunk by chunk."""
+    sp: bool = False
+    cp: int = 1
+    ep: int = 1
+    etp: int = 1
+    order: DeviceOrder = DeviceOrder.DP_OUTER
+    sharding: Sharding = Sharding.NONE
+    shard_group: int = 1
+    reshard: bool = False
+    schedule: PipelineSchedule = PipelineSchedule.ONE_F_ONE_B
+    chunks: int = 1
+
+    @property
+    def num_devices(self) -> int:
+        """In use; under cost models other than ``full`` layers that are not sharded leave some idle."""
+        return self.dp * self.pp * self.tp * self.cp
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
