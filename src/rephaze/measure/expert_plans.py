@@ -11,8 +11,10 @@ from functools import cache
 from importlib.resources import files
 from typing import Any
 
-from rephaze.measure.chip_solver import ChipSolver, UnitAnswer
+from rephaze.measure.chip_solver import ChipSolver
 from rephaze.measure.model_work import Memory, ModelWork, Unit
+from rephaze.measure.stage_planner import StagePlanner
+from rephaze.measure.unit_answer import UnitAnswer
 from rephaze.types.comparison import ExpertDegrees
 from rephaze.types.placement import Plan, PlannedStage, PricedPlan, Recompute, RecomputePolicy
 from rephaze.types.scenario import Scenario
@@ -106,7 +108,7 @@ class ExpertPlanner:
         best, fullest, bound_s = None, math.inf, math.inf
         for unit, priced in self._candidates(solver, work, degrees, stages, memories[-1]):
             if priced.fits:
-                bound_s = min(bound_s, solver.least_batch_s(work, unit, memories[-1], priced))
+                bound_s = min(bound_s, StagePlanner(solver, work, unit, memories[-1]).least_batch_s(priced))
             fullest = min(fullest, max(stage.memory.total_bytes for stage in priced.stages))
             if (
                 priced.fits
@@ -133,11 +135,9 @@ class ExpertPlanner:
                 continue  # some pipelines would have nothing to do
             is_auto = unit.policy is RecomputePolicy.AUTO
             modes = _FASTEST_FIRST if is_auto else (Recompute(unit.policy),)
+            planner = StagePlanner(solver, work, unit, memory)
             uniform = [
-                solver.priced(
-                    work,
-                    unit,
-                    memory,
+                planner.priced(
                     Plan(
                         tp=degrees.tp,
                         dp=degrees.dp,
@@ -152,20 +152,21 @@ class ExpertPlanner:
                 next((one.plan.stages[at] for one in uniform if one.stages[at].fits), uniform[-1].plan.stages[at])
                 for at in range(degrees.pp)
             )
-            yield unit, solver.priced(work, unit, memory, replace(uniform[0].plan, stages=chosen))
+            yield unit, planner.priced(replace(uniform[0].plan, stages=chosen))
 
     def _reported(
         self, solver: ChipSolver, work: ModelWork, unit: Unit, priced: PricedPlan, memories: Sequence[Memory]
     ) -> ModelPlan:
         needed = max(stage.memory.total_bytes for stage in priced.stages)
         memory = next((option for option in memories if option.hbm_bytes >= needed), memories[-1])
+        planner = StagePlanner(solver, work, unit, memory)
         answer = UnitAnswer(
             batch_s=priced.batch_s,
             bound_s=priced.batch_s,
             plan=priced.plan,
-            energy_per_sample_j=solver.plan_energy_per_sample_j(work, unit, priced.plan, priced.batch_s),
+            energy_per_sample_j=planner.energy_per_sample_j(priced.plan, priced.batch_s),
         )
-        return solver.model_plan(work, unit, memory, answer)
+        return planner.model_plan(answer)
 
     def _why_not(self, told: str, degrees: ExpertDegrees, memory: Memory, fullest_bytes: float) -> str:
         if math.isinf(fullest_bytes):

@@ -37,11 +37,12 @@ def single_chip_cost(evaluator: SpaceEvaluator, solver: ChipSolver, metric: Chip
 
 
 def _model_cost(solver: ChipSolver, work: ModelWork, metric: ChipMetric) -> float:
-    tp, microbatch = min(work.tp_degrees), min(work.scenario.training.microbatches)
+    cut = min(work.base_cuts, key=lambda one: (one.tp, one.ep))
+    microbatch = min(work.scenario.training.microbatches)
     num_cycles, energy_j = 0, 0.0
-    for kind in work.graphs[tp].layer_type_of:
+    for kind in work.layer_type_of:
         for direction in (0, 1):
-            times = solver.pass_times(work, tp, microbatch, kind, direction)
+            times = solver.pass_times(work, cut, microbatch, kind, direction)
             if times.cycles >= IMPOSSIBLE_CYCLES:
                 return math.inf
             num_cycles += times.cycles

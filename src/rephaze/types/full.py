@@ -6,7 +6,7 @@ have cut the layer. docs/plans.md has the definitions.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from rephaze.types.cluster import Cluster
@@ -139,6 +139,10 @@ class FullProblem:
     precision: PrecisionPolicy
     options: PlanOptions
     graphs: tuple[FullGraph, ...]
+
+    def with_graphs(self, graphs: tuple[FullGraph, ...]) -> FullProblem:
+        """The same problem of other graphs."""
+        return replace(self, graphs=graphs)
 
     def num_microbatches(self, graph: FullGraph) -> int:
         """In a batch; the last may be smaller."""

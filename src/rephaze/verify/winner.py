@@ -16,7 +16,7 @@ from rephaze.verify.rederive import WinnerCheck, plan_energy_j, recorded_plan, t
 def check_winner(evaluator: SpaceEvaluator, result: SearchResult, work: ModelWork, plan: ModelPlan) -> list[Check]:
     """Operators, schedules and plan of one model on the winner."""
     assert result.chip is not None
-    if plan.tp not in work.graphs or plan.microbatch not in work.scenario.training.microbatches:
+    if work.cut_of(plan) is None or plan.microbatch not in work.scenario.training.microbatches:
         said = f"tp {plan.tp}, microbatch {plan.microbatch} are not among the scenario's"
         return [checked(f"{work.name}: plan", len(plan.stages), iter([said]), "")]
     solver = evaluator.chip_solver(result.chip)
