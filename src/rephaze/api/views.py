@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from rephaze.api.amounts import amount, byte_amount
-from rephaze.api.chips import chip_facts
+from rephaze.api.chip_facts import chip_facts
 from rephaze.api.present import Block, TextTable
 from rephaze.types.schedule import ScheduleStatus
 from rephaze.units import FLOPS_PER_TFLOPS, J_PER_PJ, S_PER_MS, S_PER_US, UM2_PER_MM2

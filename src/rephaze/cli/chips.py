@@ -123,7 +123,7 @@ def _show_known(known: KnownChip, json_output: bool) -> None:
 
 def _show_chip(chip: Chip, json_output: bool) -> None:
     if json_output:
-        from rephaze.api.chips import chip_facts
+        from rephaze.api.chip_facts import chip_facts
 
         print_json(asdict(chip) | asdict(chip_facts(chip)))
         return
