@@ -4,9 +4,11 @@ import ast
 import dataclasses
 import importlib
 import pkgutil
+import re
 import subprocess
 import sys
 import typing
+from collections import Counter
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
@@ -84,6 +86,18 @@ def test_a_hidden_import_cycle_is_found():
         in_order(hidden)
     for_types = "if TYPE_CHECKING:\n    from a import g"
     assert in_order(hidden | {"b": ast.parse(for_types)}) == ["b", "a"]
+
+
+def test_what_the_package_defines_the_package_uses():
+    """Code that only tests call lives with the tests."""
+    words = Counter(word for path in PACKAGE.rglob("*.py") for word in re.findall(r"\w+", path.read_text()))
+    defined = [
+        f"{name}: {node.name}"
+        for name, tree in sources().items()
+        for node in tree.body
+        if isinstance(node, ast.FunctionDef | ast.ClassDef) and words[node.name] == 1
+    ]
+    assert [name for name in defined if not name.endswith("__")] == []
 
 
 def numeric_fields():
