@@ -15,6 +15,7 @@ from rephaze.estimate.gemm_costs import GemmMemo
 from rephaze.hardware.energy import access_energy
 from rephaze.measure.layer_bounds import ModelBounds, layer_bounds
 from rephaze.measure.model_work import Memory, ModelWork, PassWork, Unit
+from rephaze.measure.objective import idle_j_per_sample
 from rephaze.place.price import price_plan
 from rephaze.schedule.bounds import lower_bounds
 from rephaze.schedule.parts import HURRIED_WORK, SEARCH_WORK, Effort
@@ -23,9 +24,8 @@ from rephaze.schedule.tasks import Cores
 from rephaze.types.chip import Chip, ChipTable, chip_table
 from rephaze.types.energy import AccessEnergy
 from rephaze.types.latency import IMPOSSIBLE_CYCLES, ModeTable
-from rephaze.types.placement import Plan, PricedPlan, SolveStatus
+from rephaze.types.placement import Plan, PricedPlan, Recompute, SolveStatus
 from rephaze.types.scenario import Scenario
-from rephaze.types.schedule import Exclusion
 from rephaze.types.search import ModelPlan, StagePlan
 from rephaze.types.stopping import UNSTOPPED, StopSignal
 
@@ -115,7 +115,7 @@ class ChipSolver:
         self.table: ChipTable = chip_table([chip])
         self.energy = energy or access_energy(self.table, scenario.space.area_model)
         self.model = named_estimate_model(scenario.estimate_model)
-        self.exclusion = Exclusion(scenario.all_cores_excludes)
+        self.exclusion = scenario.all_cores_excludes
         self._memos, self._schedule_work = memos or Memos(), schedule_work
         self._estimators: dict[str, Estimator] = {}
         self._tables: dict[tuple[str, int, int, int, int], ModeTable] = {}
@@ -304,10 +304,10 @@ class ChipSolver:
             for layer in stage.layers:
                 kind = graph.layer_type_of[layer]
                 members = unit.tp if graph.layer_types[kind].is_sharded else 1
-                runs = 2 if stage.recompute != "none" else 1
+                runs = 2 if stage.recompute is not Recompute.NONE else 1
                 forward = self.pass_times(work, unit.tp, unit.microbatch, kind, 0).energy_j
                 backward = self.pass_times(work, unit.tp, unit.microbatch, kind, 1).energy_j
                 total += members * (runs * forward + backward)
         scenario = work.scenario
-        idle_j = float(self.energy.idle_w_c[0]) * scenario.cluster.num_devices * batch_s
-        return total / unit.microbatch + idle_j / scenario.training.global_batch
+        cluster_idle_w = float(self.energy.idle_w_c[0]) * scenario.cluster.num_devices
+        return total / unit.microbatch + idle_j_per_sample(cluster_idle_w, batch_s, scenario.training.global_batch)
