@@ -167,9 +167,8 @@ def _progress(quiet: bool) -> Iterator[Any]:
             if not state.objective:
                 status.update(f"{state.phase}: {state.num_designs:,} designs, {state.elapsed_s:.0f} s")
                 return
-            gap = (state.bound - state.objective) / state.objective
             status.update(
-                f"{state.phase}: best {state.objective:,.4g}, bound {state.bound:,.4g} (gap {gap:.2%}), "
+                f"{state.phase}: best {state.objective:,.4g}, bound {state.bound:,.4g} (gap {state.gap:.2%}), "
                 f"{state.num_open:,} designs open, {state.num_solved:,} looked at, {state.elapsed_s:.0f} s"
             )
 

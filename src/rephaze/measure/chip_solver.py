@@ -27,7 +27,6 @@ from rephaze.types.cut import GraphCut
 from rephaze.types.energy import AccessEnergy
 from rephaze.types.latency import ModeTable
 from rephaze.types.scenario import Scenario
-from rephaze.types.schedule import Exclusion
 from rephaze.types.search import ModelPlan
 from rephaze.types.stopping import UNSTOPPED, StopSignal
 
@@ -81,7 +80,7 @@ class ChipSolver:
         self.table: ChipTable = chip_table([chip])
         self.energy = energy or access_energy(self.table, scenario.space.area_model)
         self.model = named_estimate_model(scenario.estimate_model)
-        self.exclusion = Exclusion(scenario.all_cores_excludes)
+        self.exclusion = scenario.all_cores_excludes
         self._memos, self._schedule_work = memos or Memos(), schedule_work
         self._estimators: dict[str, Estimator] = {}
         self._tables: dict[_Pass, ModeTable] = {}

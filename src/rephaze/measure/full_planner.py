@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from rephaze.measure.full_times import TypeTimes, least_times, scheduled_times
 from rephaze.measure.model_work import Memory, ModelWork, Unit
 from rephaze.measure.pass_times import BACKWARD, FORWARD, INPUT_PART, PassSource, Times
+from rephaze.measure.objective import idle_j_per_sample
 from rephaze.measure.unit_answer import UnitAnswer
 from rephaze.place.full.price import price_full_plan
 from rephaze.place.full.times import retimed_graph
@@ -172,9 +173,10 @@ class FullPlanner:
             layer_j(work.layer_type_of[layer], stage.keep) for stage in plan.stages for layer in stage.layers
         )
         scenario = work.scenario
-        idle_j = float(solver.energy.idle_w_c[0]) * scenario.cluster.num_devices * batch_s
+        cluster_idle_w = float(solver.energy.idle_w_c[0]) * scenario.cluster.num_devices
         devices = unit.cut.tp * unit.cut.cp
-        return total * devices / unit.microbatch + idle_j / scenario.training.global_batch
+        idle_j = idle_j_per_sample(cluster_idle_w, batch_s, scenario.training.global_batch)
+        return total * devices / unit.microbatch + idle_j
 
     @property
     def _directions(self) -> tuple[int, ...]:

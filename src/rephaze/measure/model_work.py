@@ -27,7 +27,6 @@ from rephaze.types.placement import (
     LayerCost,
     LayerGraph,
     LayerLink,
-    Optimizer,
     PlacementModel,
     PlacementProblem,
     Recompute,
@@ -226,16 +225,15 @@ class ModelWork:
     def placement_problem(self, units: tuple[Unit, ...], memory: Memory) -> PlacementProblem:
         """The problem with layer times left at zero, to be filled for each chip."""
         training = self.scenario.training
-        optimizer = Optimizer(training.optimizer)
-        is_paper = self.scenario.placement_model == PlacementModel.PAPER
+        is_paper = self.scenario.placement_model is PlacementModel.PAPER
         return PlacementProblem(
-            cost_model=PlacementModel(self.scenario.placement_model),
+            cost_model=self.scenario.placement_model,
             cluster=self.scenario.cluster,
             device_memory_bytes=float(memory.hbm_bytes),
             graphs=tuple(self.layer_graph(unit) for unit in units),
             recompute=units[0].policy,
-            optimizer=optimizer,
-            precision=named_precision(training.precision, optimizer),
+            optimizer=training.optimizer,
+            precision=named_precision(training.precision, training.optimizer),
             global_batch=training.global_batch,
             # The paper's optimizer step costs no time.
             hbm_bytes_per_s=None if is_paper else memory.hbm_bytes_per_s,
@@ -269,7 +267,7 @@ class ModelWork:
         )
 
 
-def _policies(modes: tuple[str, ...]) -> tuple[RecomputePolicy, ...]:
+def _policies(modes: tuple[Recompute, ...]) -> tuple[RecomputePolicy, ...]:
     """Every mode allowed: the solver picks stage by stage. Otherwise one mode for the whole model at a time."""
     if set(modes) == set(Recompute):
         return (RecomputePolicy.AUTO,)

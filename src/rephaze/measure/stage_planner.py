@@ -10,9 +10,10 @@ from numpy.typing import NDArray
 
 from rephaze.measure.model_work import Memory, ModelWork, Unit
 from rephaze.measure.pass_times import BACKWARD, FORWARD, PassSource, Times
+from rephaze.measure.objective import idle_j_per_sample
 from rephaze.measure.unit_answer import UnitAnswer
 from rephaze.place.price import price_plan
-from rephaze.types.placement import Plan, PricedPlan, SolveStatus
+from rephaze.types.placement import Plan, PricedPlan, Recompute, SolveStatus
 from rephaze.types.search import ModelPlan, StagePlan
 
 Floats = NDArray[np.float64]
@@ -133,13 +134,13 @@ class StagePlanner:
             for layer in stage.layers:
                 kind = work.layer_type_of[layer]
                 members = work.num_members(unit.cut, kind)
-                runs = 2 if stage.recompute != "none" else 1
+                runs = 2 if stage.recompute is not Recompute.NONE else 1
                 forward = solver.pass_times(work, unit.cut, unit.microbatch, kind, FORWARD).energy_j
                 backward = solver.pass_times(work, unit.cut, unit.microbatch, kind, BACKWARD).energy_j
                 total += members * (runs * forward + backward)
         scenario = work.scenario
-        idle_j = float(solver.energy.idle_w_c[0]) * scenario.cluster.num_devices * batch_s
-        return total / unit.microbatch + idle_j / scenario.training.global_batch
+        cluster_idle_w = float(solver.energy.idle_w_c[0]) * scenario.cluster.num_devices
+        return total / unit.microbatch + idle_j_per_sample(cluster_idle_w, batch_s, scenario.training.global_batch)
 
     def _columns(self, times: Times) -> tuple[Floats, Floats]:
         """Forward and backward seconds by layer type."""

@@ -18,7 +18,7 @@ from rephaze.hardware.template import build_chips
 from rephaze.search.bounded_designs import BoundedDesigns
 from rephaze.search.workers.base import InProcess
 from rephaze.study.bayes import minimise, unit_features
-from rephaze.study.chip_metric import ChipMetric, single_chip_cost
+from rephaze.study.chip_metric import ChipMetric, metric_of_chip
 from rephaze.study.yardstick import Yardstick
 from rephaze.types.chip import Chip
 from rephaze.types.comparison import Baseline, ChipAnswer
@@ -107,7 +107,7 @@ def search_spotlight_style(
     chips = evaluator.census.chips
 
     def cost(design: int) -> float:
-        return single_chip_cost(evaluator, evaluator.solver(design), metric)
+        return metric_of_chip(evaluator, evaluator.solver(design), metric)
 
     points_kf = unit_features([getattr(chips, name) for name in _FEATURES])
     best, tried = minimise(points_kf, cost, budget, seed)

@@ -48,7 +48,7 @@ class ModeTable:
     def energy_j(self) -> float:
         """Of the pass: every operator in its fastest mode, of several as fast in the one of least energy.
 
-        A figure of the operators alone. Schedules of one least time choose different modes, and which of them is
+        A number of the operators alone. Schedules of one least time choose different modes, and which of them is
         found first must not decide what a plan is worth.
         """
         return float(self.energy_j_o.sum())
