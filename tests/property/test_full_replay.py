@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rephaze.place.full import replay
+from rephaze.place.full.causes import causes_of
 from rephaze.place.full.groups import Network, groups_of
 from rephaze.place.full.in_flight import kept_bytes
 from rephaze.place.full.price import price_full_plan
@@ -149,6 +150,22 @@ def one_price(seed):
     wanted = [getattr(price.plan, field) for field in fields]
     graph = next(one for one in problem.graphs if [getattr(one, field) for field in fields] == wanted)
     return problem, graph, price
+
+
+@given(seed=SEEDS)
+@settings(max_examples=150, deadline=None)
+def test_causes_add_up_to_the_price_and_none_is_negative(seed):
+    case = one_price(seed)
+    if case is None:
+        return
+    price = case[2]
+    causes = causes_of(*case)
+    assert causes.total_s == pytest.approx(price.batch_s, rel=1e-12)
+    assert min(getattr(causes, name) for name in causes.__slots__) >= 0.0
+    work_s = sum(layer.forward_s + layer.backward_s for layer in case[1].layers)
+    count = -(-case[0].num_microbatches(case[1]) // price.plan.dp)
+    assert causes.compute_s <= count * work_s * (1 + SAME)
+    assert causes.gathers_s == 0.0 or price.plan.is_gathering
 
 
 @given(seed=SEEDS)

@@ -18,6 +18,7 @@ class LayerWork:
     forward_s: float
     backward_s: float
     """Replay included."""
+    replay_s: float
     weight_s: float
     """The part of the backward pass that nothing waits for."""
     gather_s: float
@@ -72,11 +73,13 @@ def chunk_works(problem: FullProblem, graph: FullGraph, plan: FullPlan) -> tuple
     def layer_work(v: int, keep: int) -> LayerWork:
         layer = graph.layers[v]
         experts = layer.expert_param_bytes
+        replay_s = layer.keep[min(keep, len(layer.keep) - 1)].replay_s
         gather_s = network.reduce_scatter_s(held[v], groups.shards)
         scatter_s = network.reduce_scatter_s(ratio * held[v], groups.shards)
         return LayerWork(
             forward_s=layer.forward_s,
-            backward_s=layer.keep[min(keep, len(layer.keep) - 1)].replay_s + layer.backward_s,
+            backward_s=replay_s + layer.backward_s,
+            replay_s=replay_s,
             weight_s=layer.weight_backward_s or 0.0,
             gather_s=gather_s + network.reduce_scatter_s(experts, groups.expert_replicas),
             scatter_s=scatter_s + network.reduce_scatter_s(ratio * experts, groups.expert_replicas),
