@@ -4,6 +4,7 @@ import itertools
 import random
 from dataclasses import replace
 
+from rephaze.place.full.layouts import LEAST_ZERO_BUBBLE_STAGES
 from rephaze.place.full.price import price_full_plan
 from rephaze.place.precision import named_precision
 from rephaze.types.cluster import Cluster, NetworkLevel
@@ -68,6 +69,7 @@ def random_graph(rng, num_layers, tp, cp, ep, etp, microbatch, *, has_links_only
     return FullGraph(
         tp=tp, cp=cp, ep=ep, etp=etp, sp=tp > 1 and rng.random() < 0.5, microbatch=microbatch,
         layers=tuple(layers), links=tuple(links), tied=tied,
+        orders=some(rng, DeviceOrder) if rng.random() < 0.2 else tuple(DeviceOrder),
     )  # fmt: skip
 
 
@@ -178,13 +180,15 @@ def legal_shapes(problem, graph):
         is_in_dp = experts % width == 0 and dp % (experts // width) == 0
         if not (is_in_tp or is_in_cp or is_in_dp):
             continue
-        orders = options.order
+        orders = tuple(order for order in options.order if order in graph.orders)
         if dp == 1 or pp == 1:
             orders = (DeviceOrder.DP_OUTER,)
         elif uses_all:
             orders = tuple(order for order in orders if order is DeviceOrder.PP_OUTER)
         count = -(-num_microbatches // dp)
         for order, schedule in itertools.product(orders, options.schedule):
+            if schedule is PipelineSchedule.ZERO_BUBBLE and pp < LEAST_ZERO_BUBBLE_STAGES:
+                continue
             if schedule is not PipelineSchedule.INTERLEAVED:
                 yield dp, pp, order, schedule, 1
                 continue

@@ -101,6 +101,8 @@ class FullGraph:
     layers: tuple[FullLayer, ...]
     links: tuple[LayerLink, ...]
     tied: tuple[TiedWeights, ...] = ()
+    orders: tuple[DeviceOrder, ...] = (DeviceOrder.DP_OUTER, DeviceOrder.PP_OUTER)
+    """Device orders its collectives were priced for: experts that span replicas want these side by side."""
 
     @property
     def stage_width(self) -> int:

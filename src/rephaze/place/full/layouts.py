@@ -25,6 +25,9 @@ WHOLE_CLUSTER = (PlanFamily.MEGATRON, PlanFamily.TORCHTITAN, PlanFamily.MAXTEXT)
 """Families whose plans use every device, and put replicas of a stage beside each other."""
 EQUAL_BLOCKS = (PlanFamily.MEGATRON, PlanFamily.MAXTEXT)
 """Families whose stages have the same number of blocks; the first and the last may have fewer."""
+LEAST_ZERO_BUBBLE_STAGES = 1
+"""With one stage nothing is put off, and gradients hide behind the weight part alone: legal, never worth it
+where 1F1B may be chosen. 2 forbids it, here, in brute force and where plans are checked."""
 FAMILY_SHARDING = {
     PlanFamily.MEGATRON: (Sharding.NONE, Sharding.OPTIMIZER),
     PlanFamily.TORCHTITAN: (Sharding.WEIGHTS,),
@@ -91,7 +94,7 @@ def layouts(problem: FullProblem, graph: FullGraph) -> Iterator[Layout]:
                 break
             if problem.options.family in WHOLE_CLUSTER and num_used != problem.cluster.num_devices:
                 continue
-            for order in _orders(problem, dp, pp):
+            for order in _orders(problem, graph, dp, pp):
                 for schedule, chunks in _schedules(problem, graph, dp, pp):
                     for sharding, shard_group, reshard in _shardings(problem, graph, dp):
                         if schedule is PipelineSchedule.ZERO_BUBBLE and sharding is Sharding.WEIGHTS and reshard:
@@ -118,10 +121,10 @@ def _replicas(problem: FullProblem, graph: FullGraph) -> Iterator[int]:
             yield dp
 
 
-def _orders(problem: FullProblem, dp: int, pp: int) -> tuple[DeviceOrder, ...]:
+def _orders(problem: FullProblem, graph: FullGraph, dp: int, pp: int) -> tuple[DeviceOrder, ...]:
     if dp == 1 or pp == 1:
         return (DeviceOrder.DP_OUTER,)  # both are the same
-    asked = problem.options.order
+    asked = tuple(order for order in problem.options.order if order in graph.orders)
     if problem.options.family in WHOLE_CLUSTER:
         return tuple(order for order in asked if order is DeviceOrder.PP_OUTER)
     return asked
@@ -133,7 +136,9 @@ def _schedules(problem: FullProblem, graph: FullGraph, dp: int, pp: int) -> Iter
             for chunks in problem.options.chunks:
                 if are_chunks_legal(problem, graph, dp, pp, chunks):
                     yield schedule, chunks
-        elif schedule is PipelineSchedule.ONE_F_ONE_B or has_split_backward(graph):
+        elif schedule is PipelineSchedule.ONE_F_ONE_B or (
+            pp >= LEAST_ZERO_BUBBLE_STAGES and has_split_backward(graph)
+        ):
             yield schedule, 1
 
 

@@ -5,7 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 from rephaze.errors import SpecError
-from rephaze.place.full.layouts import are_chunks_legal, are_experts_legal, has_split_backward, shard_group_sizes
+from rephaze.place.full.layouts import (
+    LEAST_ZERO_BUBBLE_STAGES,
+    are_chunks_legal,
+    are_experts_legal,
+    has_split_backward,
+    shard_group_sizes,
+)
 from rephaze.types.checks import check_count, check_number
 from rephaze.types.full import FullGraph, FullLayer, FullPlan, FullProblem, PipelineSchedule, Sharding
 
@@ -83,6 +89,9 @@ def check_plan(problem: FullProblem, graph: FullGraph, plan: FullPlan) -> None:
     if plan.num_devices > problem.cluster.num_devices:
         rule = f"needs {plan.num_devices} devices, the cluster has {problem.cluster.num_devices}"
         raise SpecError("plan", f"dp {plan.dp}, pp {plan.pp}, tp {plan.tp}, cp {plan.cp}", rule)
+    if plan.dp > 1 and plan.pp > 1 and plan.order not in graph.orders:
+        rule = f"the graph's collectives were priced for {', '.join(graph.orders)}"
+        raise SpecError("plan.order", str(plan.order), rule)
     _check_schedule(problem, graph, plan)
     _check_sharding(plan)
     if not are_experts_legal(graph, plan.dp):
@@ -107,6 +116,9 @@ def _check_schedule(problem: FullProblem, graph: FullGraph, plan: FullPlan) -> N
     elif plan.chunks != 1:
         raise SpecError("plan.chunks", plan.chunks, f"must be 1 for {plan.schedule}", "interleaved takes chunks")
     if plan.schedule is PipelineSchedule.ZERO_BUBBLE:
+        if plan.pp < LEAST_ZERO_BUBBLE_STAGES:
+            rule = f"needs {LEAST_ZERO_BUBBLE_STAGES} or more stages"
+            raise SpecError("plan.schedule", str(plan.schedule), rule, "1f1b, or another cut")
         if plan.is_gathering:
             rule = "cannot be together with weights gathered for every pass"
             raise SpecError("plan.schedule", plan.schedule, rule, "reshard false, or another schedule")

@@ -114,6 +114,7 @@ class _GraphText(_Strict):
     layers: list[_LayerText] = Field(min_length=1)
     edges: list[_EdgeText]
     tied: list[_TiedText] = []
+    orders: list[str] = Field(default=["dp-outer", "pp-outer"], min_length=1)
 
 
 class _ProblemText(_Strict):
@@ -275,6 +276,8 @@ def _graph(field: str, text: _GraphText) -> FullGraph:
         for name in tied.layers:
             if name not in position:
                 raise SpecError(f"{field}.tied.{at}.layers", name, "is not the name of a layer")
+    for order in text.orders:
+        check_choice(f"{field}.orders", order, list(DeviceOrder))
     return FullGraph(
         tp=text.tp,
         cp=text.cp,
@@ -304,4 +307,5 @@ def _graph(field: str, text: _GraphText) -> FullGraph:
             TiedWeights(layers=tuple(position[name] for name in tied.layers), param_bytes=tied.param_bytes)
             for tied in text.tied
         ),
+        orders=tuple(DeviceOrder(order) for order in dict.fromkeys(text.orders)),
     )

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import heapq
 import math
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from itertools import count
 
 import numpy as np
@@ -16,6 +17,7 @@ from rephaze.place.full.layouts import EQUAL_BLOCKS, Layout, layouts
 from rephaze.place.full.pipelines import Found, Pipeline, best_cut
 from rephaze.place.full.price import price_full_plan
 from rephaze.place.full.stage_costs import LayerArrays, LayoutRules, Rates, StageCosts, stage_costs
+from rephaze.place.full.times import LayerTimes, checked_times, recorded_times, retimed_graph
 from rephaze.types.full import FullGraph, FullPlan, FullPrice, FullProblem, FullStage, PipelineSchedule, Sharding
 from rephaze.types.placement import SolveStatus
 
@@ -32,6 +34,8 @@ class FullPlacement:
     """No plan of the options and the family is faster; infinite when infeasible."""
     best: FullPrice | None
     reason: str = ""
+    scope: str = ""
+    """Over which cuts into stages the plan is optimal, where not over all."""
 
 
 class FullPlacer:
@@ -45,37 +49,45 @@ class FullPlacer:
         self.problem = problem
         self._graphs = [_Prepared(problem, graph) for graph in problem.graphs]
 
-    def solve(self) -> FullPlacement:
-        """The best plan over all graphs, layouts and cuts."""
+    def solve(self, cutoff_s: float = math.inf, times: Sequence[LayerTimes] | None = None) -> FullPlacement:
+        """The best plan over all graphs, layouts and cuts.
+
+        Args:
+            cutoff_s: Only plans faster than this are of use: without one the status is ``CUTOFF``.
+            times: One for each graph, instead of those of its records.
+        """
+        graphs = self._graphs
+        if times is not None:
+            graphs = [one.retimed(given) for one, given in zip(self._graphs, times, strict=True)]
         number = count()
         queue = [
             (prepared.bound_s(layout), next(number), prepared, layout)
-            for prepared in self._graphs
+            for prepared in graphs
             for layout in layouts(self.problem, prepared.graph)
         ]
+        least_s = min((bound_s for bound_s, *_ in queue), default=math.inf)
         heapq.heapify(queue)
         best: FullPrice | None = None
-        is_complete = True
+        is_complete, limit_s = True, cutoff_s
         while queue:
             bound_s, _, prepared, layout = heapq.heappop(queue)
-            cutoff_s = best.batch_s if best else math.inf
-            if bound_s >= cutoff_s:
+            if bound_s >= limit_s:
                 break
-            plan, is_whole = prepared.best_plan(layout, cutoff_s)
+            plan, is_whole = prepared.best_plan(layout, limit_s)
             is_complete &= is_whole
             if plan is None:
                 continue
-            price = price_full_plan(self.problem, prepared.graph, plan)
-            if price.fits and price.batch_s < cutoff_s:
-                best = price
+            price = price_full_plan(prepared.problem, prepared.graph, plan)
+            if price.fits and price.batch_s < limit_s:
+                best, limit_s = price, price.batch_s
+        if best is None and math.isfinite(cutoff_s):
+            bound_s = cutoff_s if is_complete else min(least_s, cutoff_s)
+            return FullPlacement(status=SolveStatus.CUTOFF, bound_s=bound_s, best=None)
         if best is None:
             status = SolveStatus.INFEASIBLE if is_complete else SolveStatus.CUTOFF
-            return FullPlacement(status=status, bound_s=math.inf if is_complete else 0.0, best=None)
+            return FullPlacement(status=status, bound_s=math.inf if is_complete else least_s, best=None)
         if is_complete:
             return FullPlacement(status=SolveStatus.OPTIMAL, bound_s=best.batch_s, best=best)
-        least_s = min(
-            prepared.bound_s(one) for prepared in self._graphs for one in layouts(self.problem, prepared.graph)
-        )
         reason = "not every cut into chunks was looked at"
         return FullPlacement(
             status=SolveStatus.FEASIBLE, bound_s=min(least_s, best.batch_s), best=best, reason=reason
@@ -85,9 +97,9 @@ class FullPlacer:
 class _Prepared:
     """One graph: what does not depend on the layout."""
 
-    def __init__(self, problem: FullProblem, graph: FullGraph) -> None:
+    def __init__(self, problem: FullProblem, graph: FullGraph, cuts: Cuts | None = None) -> None:
         self.problem, self.graph = problem, graph
-        self.cuts: Cuts = cuts_of(graph)
+        self.cuts: Cuts = cuts_of(graph) if cuts is None else cuts
         self.layers = _layer_arrays(graph)
         both_v = self.layers.forward_s_v + self.layers.backward_s_v
         self.work_s, self.longest_s = float(both_v.sum()), float(both_v.max())
@@ -102,6 +114,11 @@ class _Prepared:
                 for first, last in zip(self.cuts.first_i_e[:-1], self.cuts.first_i_e[1:], strict=True)
             ]
         )
+
+    def retimed(self, times: LayerTimes) -> _Prepared:
+        """The same graph with these times."""
+        graph = retimed_graph(self.graph, checked_times(self.graph, times))
+        return _Prepared(replace(self.problem, graphs=(graph,)), graph, self.cuts)
 
     def bound_s(self, layout: Layout) -> float:
         """No plan of the layout is faster: an even cut, nothing exposed."""
@@ -206,17 +223,11 @@ class _Prepared:
 
 
 def _layer_arrays(graph: FullGraph) -> LayerArrays:
-    num_points = max(len(layer.keep) for layer in graph.layers)
-    points = [[layer.keep[min(k, len(layer.keep) - 1)] for k in range(num_points)] for layer in graph.layers]
     tied_tv = np.zeros((len(graph.tied), len(graph.layers)), dtype=np.bool_)
     for t, tied in enumerate(graph.tied):
         tied_tv[t, list(tied.layers)] = True
     return LayerArrays(
-        forward_s_v=np.array([layer.forward_s for layer in graph.layers]),
-        backward_s_v=np.array([layer.backward_s for layer in graph.layers]),
-        weight_backward_s_v=np.array([layer.weight_backward_s or 0.0 for layer in graph.layers]),
-        replay_s_vk=np.array([[point.replay_s for point in row] for row in points], dtype=np.float64),
-        kept_bytes_vk=np.array([[point.kept_bytes for point in row] for row in points], dtype=np.float64),
+        **recorded_times(graph)._asdict(),
         working_bytes_v=np.array([layer.working_bytes for layer in graph.layers], dtype=np.float64),
         param_bytes_v=np.array([layer.param_bytes for layer in graph.layers], dtype=np.float64),
         expert_bytes_v=np.array([layer.expert_param_bytes for layer in graph.layers], dtype=np.float64),
