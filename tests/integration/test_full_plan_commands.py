@@ -165,6 +165,45 @@ def test_options_that_do_not_apply_are_refused(write):
     done = run("place", write(problem()), "--why", "tp=1", "--json")
     assert done.exit_code == 1
     assert "why" in answer_of(done)["message"]
+
+
+def test_the_replay_and_the_causes_stand_in_every_answer(write):
+    found = answer_of(run("place", write(problem()), "--json"))
     plan_file = {"format": "rephaze.placement-plan/2", "problem": problem(), "plan": PLAN}
-    done = run("evaluate", write(plan_file), "--timeline", "--json")
-    assert "timeline" in answer_of(done)["message"]
+    priced = answer_of(run("evaluate", write(plan_file), "--json"))
+    for answer in (found, priced):
+        assert answer["replay_s"] > 0
+        assert sum(answer["causes"].values()) == pytest.approx(answer["batch_s"])
+        assert "replay_note" not in answer
+        assert "timeline" not in answer
+    told = run("evaluate", write(plan_file)).stdout
+    assert "replayed pass by pass" in told
+    assert "compute" in told
+
+
+def test_a_replay_well_above_its_formula_says_so(write):
+    uneven = problem()
+    # Both devices have a short and a long chunk: the same load, which keeps neither busy all the time.
+    for layer in uneven["graphs"][0]["layers"][:2]:
+        layer["forward_s"] *= 4
+        layer["backward_s"] *= 4
+    plan = {"tp": 1, "cp": 2, "dp": 1, "microbatch": 1, "schedule": "interleaved", "chunks": 2}
+    plan["stages"] = [{"layers": [f"b{v}"]} for v in range(4)]
+    plan_file = {"format": "rephaze.placement-plan/2", "problem": uneven, "plan": plan}
+    priced = answer_of(run("evaluate", write(plan_file), "--json"))
+    assert priced["replay_s"] > 1.02 * priced["batch_s"]
+    assert "above the formula" in priced["replay_note"]
+    assert "above the formula" in run("evaluate", write(plan_file)).stdout
+
+
+def test_the_timeline_is_told_and_drawn(write):
+    plan_file = {"format": "rephaze.placement-plan/2", "problem": problem(), "plan": PLAN}
+    priced = answer_of(run("evaluate", write(plan_file), "--timeline", "--json"))
+    events = priced["timeline"]
+    assert set(events[0]) == {"device", "kind", "microbatch", "chunk", "start_s", "end_s"}
+    assert {event["device"] for event in events} == {0, 1}
+    assert max(event["end_s"] for event in events) == pytest.approx(priced["replay_s"])
+    done = run("evaluate", write(plan_file), "--timeline")
+    rows = [line for line in done.stdout.splitlines() if line.strip().startswith(("0 ", "1 ")) and "F" in line]
+    assert [row.split()[0] for row in rows[-2:]] == ["0", "1"]
+    assert "B" in rows[-1]

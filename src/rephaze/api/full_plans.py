@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
 
-from rephaze.api.present import Block, Shown, TextTable
+from rephaze.api.full_views import MEMORY_PARTS, answer_blocks
+from rephaze.api.present import Block, Shown
 from rephaze.errors import SpecError
-from rephaze.types.full import DeviceMemory, FullGraph, FullPrice, FullProblem
+from rephaze.types.full import DeviceMemory, FullGraph, FullPrice, FullProblem, TimeCauses
 from rephaze.types.placement import PlanLimits
-from rephaze.units import GIB, S_PER_MS
 
-MEMORY_PARTS = ("weights", "gradients", "state", "kept", "replay", "working")
+if TYPE_CHECKING:
+    from rephaze.place.full.replay import FullReplay
+    from rephaze.place.full.timeline import PassEvent as PassEvent
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, repr=False)
@@ -26,9 +28,24 @@ class FullAnswer(Shown):
     problem: FullProblem
     graph: FullGraph | None
     price: FullPrice | None
+    causes: TimeCauses | None = None
+    """What its time is spent on."""
+    replay: FullReplay | None = None
+    """The batch as the devices would run it."""
+    timeline: tuple[PassEvent, ...] | None = None
+    """What every device does when, if asked for."""
     reason: str = ""
     solve_s: float | None = None
     """None of a plan that was given."""
+
+    @property
+    def replay_note(self) -> str:
+        """A sentence if the replay is well above the formula."""
+        from rephaze.place.full.replay import replay_note
+
+        if self.replay is None or self.price is None:
+            return ""
+        return replay_note(self.replay.batch_s, self.price.batch_s)
 
     def record(self) -> dict[str, Any]:
         """As plain data."""
@@ -39,72 +56,24 @@ class FullAnswer(Shown):
             answer["solve_s"] = self.solve_s
         if self.price is None or self.graph is None:
             return answer
-        price, graph = self.price, self.graph
-        return answer | {
-            "batch_s": price.batch_s,
-            "bound_s": self.bound_s,
-            "family": str(self.problem.options.family),
-            "plan": _plan_record(graph, price),
-            "time": {name: getattr(price.time, name) for name in price.time.__slots__},
-            "stages": [{"load_s": load_s} for load_s in price.stage_load_s],
-            "devices": [_device_record(device) for device in price.devices],
-            "num_devices": price.plan.num_devices,
-        }
+        answer |= {"batch_s": self.price.batch_s, "bound_s": self.bound_s}
+        answer["family"] = str(self.problem.options.family)
+        answer |= price_record(self.graph, self.price)
+        if self.causes is not None:
+            answer["causes"] = asdict(self.causes)
+        if self.replay is not None:
+            answer["replay_s"] = self.replay.batch_s
+            if self.replay.is_extrapolated:
+                answer["replay_is_extrapolated"] = True
+            if self.replay_note:
+                answer["replay_note"] = self.replay_note
+        if self.timeline is not None:
+            answer["timeline"] = [asdict(event) for event in self.timeline]
+        return answer
 
     def blocks(self) -> Sequence[Block]:
-        """Headline, stages, where the time goes, memory of the fullest device."""
-        if self.price is None:
-            return [f"{self.label}: {self.status}: {self.reason}"]
-        return [
-            f"{self.label}: {self._sentence()}",
-            self._stages(),
-            self._time_sentence(),
-            self._memory_sentence(),
-        ]
-
-    def _sentence(self) -> str:
-        assert self.price is not None
-        plan, price = self.price.plan, self.price
-        cut = f"{plan.sharding} sharded over {plan.shard_group}" if plan.shard_group > 1 else "nothing sharded"
-        again = ", gathered for every pass" if plan.is_gathering else ""
-        chunks = f" of {plan.chunks} chunks a device" if plan.chunks > 1 else ""
-        proof = f"none of family {self.problem.options.family} is faster than {self.bound_s:.6g} s"
-        told = self.status if self.solve_s is None else f"{self.status}: {proof}"
-        return (
-            f"{price.batch_s:.6g} s a batch ({told}) with "
-            f"tp {plan.tp}{' and sp' if plan.sp else ''}, cp {plan.cp}, "
-            f"ep {plan.ep}, pp {plan.pp}, dp {plan.dp}, microbatch {plan.microbatch}; "
-            f"{plan.schedule}{chunks}, {cut}{again}; "
-            f"{plan.num_devices} of {price.num_cluster_devices} devices"
-        )
-
-    def _stages(self) -> TextTable:
-        assert self.price is not None
-        assert self.graph is not None
-        rows = []
-        for at, (stage, load_s) in enumerate(zip(self.price.plan.stages, self.price.stage_load_s, strict=True)):
-            names = [self.graph.layers[v].name for v in stage.layers]
-            told = names[0] if len(names) == 1 else f"{names[0]}..{names[-1]} ({len(names)})"
-            device = self.price.devices[at % self.price.plan.pp]
-            held = f"{device.total_bytes / GIB:.3g}"
-            rows.append((str(at), told, str(stage.keep), f"{load_s / S_PER_MS:.4g}", held))
-        headings = ("stage", "layers", "keep", "load ms", "GiB on its device")
-        return TextTable(headings=headings, rows=tuple(rows), left=frozenset({"layers"}))
-
-    def _time_sentence(self) -> str:
-        assert self.price is not None
-        total_s = self.price.batch_s or 1.0
-        parts = {name.removesuffix("_s"): getattr(self.price.time, name) for name in self.price.time.__slots__}
-        return "time: " + ", ".join(f"{name} {part / total_s:.1%}" for name, part in parts.items() if part > 0)
-
-    def _memory_sentence(self) -> str:
-        assert self.price is not None
-        fullest = max(self.price.devices, key=lambda device: device.total_bytes)
-        left = self.price.device_memory_bytes - fullest.total_bytes
-        told = f"{left / GIB:.3g} GiB left" if left >= 0 else f"{-left / GIB:.3g} GiB over"
-        sizes = {name: getattr(fullest, f"{name}_bytes") / GIB for name in MEMORY_PARTS}
-        parts = ", ".join(f"{name} {size:.3g}" for name, size in sizes.items() if size > 0)
-        return f"fullest device: {told} of {self.price.device_memory_bytes / GIB:.4g} GiB ({parts})"
+        """Headline, replay, stages, where the time goes, memory of the fullest device."""
+        return answer_blocks(self)
 
 
 def is_full(data: Mapping[str, Any]) -> bool:
@@ -124,40 +93,78 @@ def place_full_problem(label: str, data: dict[str, Any], limits: PlanLimits | No
     problem = parse_full_problem(data)
     began = perf_counter()
     found = FullPlacer(problem).solve()
+    solve_s = perf_counter() - began
+    if found.best is None:
+        return FullAnswer(
+            label=label,
+            status=str(found.status),
+            bound_s=found.bound_s,
+            problem=problem,
+            graph=None,
+            price=None,
+            reason=found.reason,
+            solve_s=solve_s,
+        )
+    graph = _graph_of(problem, found.best)
     return FullAnswer(
         label=label,
         status=str(found.status),
         bound_s=found.bound_s,
         problem=problem,
-        graph=None if found.best is None else _graph_of(problem, found.best),
+        graph=graph,
         price=found.best,
+        **_told(problem, graph, found.best),
         reason=found.reason,
-        solve_s=perf_counter() - began,
+        solve_s=solve_s,
     )
 
 
 def evaluate_full_plan(label: str, data: dict[str, Any], *, timeline: bool) -> FullAnswer:
-    """The price of a plan file of format 2."""
+    """The price of a plan file of format 2.
+
+    Args:
+        label: Of the file.
+        data: Its content.
+        timeline: Also tell what every device does when.
+    """
     from rephaze.place.full.legality import check_plan
     from rephaze.place.full.price import price_full_plan
     from rephaze.place.full.problem_file import parse_full_plan
+    from rephaze.place.full.timeline import replay_events
 
-    if timeline:
-        raise SpecError("timeline", True, "is for plans of cost model 1f1b", "leave it out here")
     problem, graph, plan = parse_full_plan(data)
     check_plan(problem, graph, plan)
     price = price_full_plan(problem, graph, plan)
     reason = "" if price.fits else "the fullest device has too little memory"
-    status = "feasible" if price.fits else "infeasible"
     return FullAnswer(
         label=label,
-        status=status,
+        status="feasible" if price.fits else "infeasible",
         bound_s=price.batch_s,
         problem=problem,
         graph=graph,
         price=price,
+        **_told(problem, graph, price),
+        timeline=replay_events(problem, graph, price) if timeline else None,
         reason=reason,
     )
+
+
+def price_record(graph: FullGraph, price: FullPrice) -> dict[str, Any]:
+    """A price as plain data."""
+    return {
+        "plan": _plan_record(graph, price),
+        "time": {name: getattr(price.time, name) for name in price.time.__slots__},
+        "stages": [{"load_s": load_s} for load_s in price.stage_load_s],
+        "devices": [_device_record(device) for device in price.devices],
+        "num_devices": price.plan.num_devices,
+    }
+
+
+def _told(problem: FullProblem, graph: FullGraph, price: FullPrice) -> dict[str, Any]:
+    from rephaze.place.full.causes import causes_of
+    from rephaze.place.full.replay import replay_full_plan
+
+    return {"causes": causes_of(problem, graph, price), "replay": replay_full_plan(problem, graph, price)}
 
 
 def _graph_of(problem: FullProblem, price: FullPrice) -> FullGraph:

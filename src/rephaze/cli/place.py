@@ -82,7 +82,9 @@ def place(
         elif isinstance(answer, BadProblem):
             show_error(label, answer.message)
         elif isinstance(answer, FullAnswer):
-            stdout.print(str(answer), markup=False, highlight=False, soft_wrap=True)
+            from rephaze.cli.plan_view import show_full
+
+            show_full(stdout, answer)
         else:
             from rephaze.cli.plan_view import show_placement
 

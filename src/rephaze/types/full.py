@@ -216,6 +216,37 @@ class FullTime:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class TimeCauses:
+    """What the time of a batch is spent on; the parts add up to it.
+
+    The first four are those of the device that has most to do, all its microbatches.
+    """
+
+    compute_s: float
+    """Forward and backward passes."""
+    replay_s: float
+    """To compute again what was not kept."""
+    messages_s: float
+    """Between stages."""
+    gathers_s: float
+    """What compute waits for weights that are gathered for every pass, and for their gradients."""
+    bubble_s: float
+    """Waiting for other devices, while the pipeline fills and drains."""
+    sync_s: float
+    """Gradients summed once a batch, as far as nothing hides it."""
+    tied_s: float
+    step_s: float
+    regather_s: float
+    """Weights gathered once a batch, as far as nothing hides it."""
+
+    @property
+    def total_s(self) -> float:
+        """The time of a batch."""
+        pipe_s = self.compute_s + self.replay_s + self.messages_s + self.gathers_s + self.bubble_s
+        return pipe_s + self.sync_s + self.tied_s + self.step_s + self.regather_s
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class DeviceMemory:
     """Bytes on one device of a pipeline, by purpose."""
 
