@@ -115,7 +115,7 @@ class FullPlanner:
         """A priced plan as it is reported."""
         plan = price.plan
         names = self.work.graph(self.unit.cut).layer_names
-        num_points = self.times().num_points_t
+        num_positions = self.times().num_positions
         stages = tuple(
             StagePlan(
                 first_layer=names[stage.layers[0]],
@@ -124,9 +124,7 @@ class FullPlanner:
                 num_devices=plan.tp * plan.cp,
                 load_s=load_s,
                 memory_bytes=price.devices[at % plan.pp].total_bytes,
-                recompute=_kept_said(
-                    stage.keep, max(int(num_points[self.work.layer_type_of[v]]) for v in stage.layers)
-                ),
+                recompute=_kept_said(stage.keep, num_positions),
                 keep=stage.keep,
             )
             for at, (stage, load_s) in enumerate(zip(plan.stages, price.stage_load_s, strict=True))
@@ -167,7 +165,7 @@ class FullPlanner:
                 solver.pass_times(work, unit.cut, unit.microbatch, kind, direction).energy_j
                 for direction in (FORWARD, BACKWARD)
             )
-            return sum(both) + times.replay_j(kind, keep)
+            return sum(both) + float(times.lists[kind].replay_j_k[keep])
 
         total = sum(
             layer_j(work.layer_type_of[layer], stage.keep) for stage in plan.stages for layer in stage.layers
@@ -193,8 +191,8 @@ class FullPlanner:
         return forward, backward, part[0] if part else np.zeros_like(forward)
 
 
-def _kept_said(keep: int, num_points: int) -> str:
+def _kept_said(keep: int, num_positions: int) -> str:
     """What a stage recomputes, in a word."""
     if keep == 0:
         return "none"
-    return "block" if keep >= num_points - 1 else "part"
+    return "block" if keep >= num_positions - 1 else "part"

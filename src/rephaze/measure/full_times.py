@@ -5,7 +5,6 @@ Axis letters: t = layer type, k = point of what to keep, v = layer, n = operator
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -22,8 +21,8 @@ Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False, slots=True)
-class KeepFront:
-    """What one layer type may keep: ever fewer bytes, ever more to replay."""
+class KeepList:
+    """What one layer type may keep, position by position: ever fewer bytes, ever more to replay."""
 
     kept_bytes_k: Floats
     replay_s_k: Floats
@@ -37,7 +36,8 @@ class TypeTimes:
     forward_s_t: Floats
     backward_s_t: Floats
     weight_backward_s_t: Floats
-    fronts: tuple[KeepFront, ...]
+    lists: tuple[KeepList, ...]
+    """All of one length, so that a position means about the same to every layer of a stage."""
 
     @property
     def is_possible(self) -> bool:
@@ -45,31 +45,19 @@ class TypeTimes:
         return bool(np.isfinite(self.forward_s_t).all() and np.isfinite(self.backward_s_t).all())
 
     @property
-    def num_points_t(self) -> NDArray[np.int64]:
-        """How long each type's list of points is."""
-        return np.array([len(front.kept_bytes_k) for front in self.fronts])
-
-    def replay_j(self, kind: int, keep: int) -> float:
-        """Energy of what a layer replays at a position of its list."""
-        front = self.fronts[kind]
-        return float(front.replay_j_k[min(keep, len(front.replay_j_k) - 1)])
+    def num_positions(self) -> int:
+        """Of what to keep."""
+        return len(self.lists[0].kept_bytes_k)
 
     def by_layer(self, layer_type_of: Sequence[int]) -> LayerTimes:
-        """As placement takes them: shorter lists repeat their last point."""
+        """As placement takes them."""
         kinds = np.asarray(layer_type_of)
-        num_points = int(self.num_points_t.max())
-
-        def padded(values_k: Floats) -> Floats:
-            return np.concatenate([values_k, np.full(num_points - len(values_k), values_k[-1])])
-
-        replay_s_tk = np.stack([padded(front.replay_s_k) for front in self.fronts])
-        kept_bytes_tk = np.stack([padded(front.kept_bytes_k) for front in self.fronts])
         return LayerTimes(
             forward_s_v=self.forward_s_t[kinds],
             backward_s_v=self.backward_s_t[kinds],
             weight_backward_s_v=self.weight_backward_s_t[kinds],
-            replay_s_vk=replay_s_tk[kinds],
-            kept_bytes_vk=kept_bytes_tk[kinds],
+            replay_s_vk=np.stack([one.replay_s_k for one in self.lists])[kinds],
+            kept_bytes_vk=np.stack([one.kept_bytes_k for one in self.lists])[kinds],
         )
 
 
@@ -83,36 +71,28 @@ def scheduled_times(solver: PassSource, work: ModelWork, unit: Unit) -> TypeTime
     input_s_t = np.zeros_like(forward_s_t)
     if work.has_split_backward:
         input_s_t = solver.pass_seconds(work, cut, microbatch, INPUT_PART, Times.SCHEDULED)
-    fronts = tuple(
-        _scheduled_front(solver, work, unit, kind, float(forward_s_t[kind])) for kind in range(len(forward_s_t))
-    )
+    kinds = range(len(forward_s_t))
     return TypeTimes(
         forward_s_t=forward_s_t,
         backward_s_t=backward_s_t,
         weight_backward_s_t=_weight_part(backward_s_t, input_s_t),
-        fronts=fronts,
+        lists=tuple(_scheduled_list(solver, work, unit, kind, float(forward_s_t[kind])) for kind in kinds),
     )
 
 
 def least_times(
     solver: PassSource, work: ModelWork, unit: Unit, forward_s_t: Floats, backward_s_t: Floats, input_s_t: Floats
 ) -> TypeTimes:
-    """Times and fronts with which no plan is slower than with the true ones, if no pass is shorter than given.
+    """Times with which no plan is slower than with the true ones, if no pass is shorter than given.
 
-    Layers of a stage share one position in their lists, and positions on these fronts are not those on the true
-    ones. So only the type of most layers has a front here; every other keeps the least and replays nothing.
+    Bytes at a position are the same on all chips, and replays rise with the times of operators.
     """
-    counts = Counter(work.layer_type_of)
-    main = max(range(len(forward_s_t)), key=lambda kind: counts[kind])
-    fronts = tuple(
-        _least_front(solver, work, unit, kind, float(forward_s_t[kind]) if kind == main else None)
-        for kind in range(len(forward_s_t))
-    )
+    kinds = range(len(forward_s_t))
     return TypeTimes(
         forward_s_t=forward_s_t,
         backward_s_t=backward_s_t,
         weight_backward_s_t=_weight_part(backward_s_t, input_s_t),
-        fronts=fronts,
+        lists=tuple(_least_list(solver, work, unit, kind, float(forward_s_t[kind])) for kind in kinds),
     )
 
 
@@ -131,34 +111,37 @@ def _may_replay(work: ModelWork) -> bool:
     return Recompute.BLOCK in work.scenario.training.recompute
 
 
-def _scheduled_front(solver: PassSource, work: ModelWork, unit: Unit, kind: int, forward_s: float) -> KeepFront:
+def _scheduled_list(solver: PassSource, work: ModelWork, unit: Unit, kind: int, forward_s: float) -> KeepList:
+    budget_k = work.keep_budgets(unit, kind)
+    if not _may_replay(work):
+        return _nothing_replayed(budget_k[:1])
     form = solver.fastest_form(work, unit.cut, unit.microbatch, kind)
     times = solver.op_times(work, unit.cut, unit.microbatch, kind, form)
     sets = (work.first_form(unit.cut) if form == 0 else work.forms(unit.cut)[form]).keep_sets(kind)
-    kept_bytes_k, replay_s_k, choice_kd = pareto_points(sets, times.op_s_n, forward_s, unit.microbatch)
-    replay_j_k = np.array(
-        [sum(float(times.op_j_n[n]) for n in sets.replayed_ops(choice.tolist())) for choice in choice_kd]
-    )
-    return _allowed(work, KeepFront(kept_bytes_k.astype(np.float64), replay_s_k, replay_j_k))
+    kept_bytes, replay_s, choice_kd = pareto_points(sets, times.op_s_n, forward_s, unit.microbatch, max_points=0)
+    at_k = _quickest(kept_bytes, budget_k)
+    replay_j = {at: float(times.op_j_n[list(sets.replayed_ops(choice_kd[at].tolist()))].sum()) for at in set(at_k)}
+    return KeepList(budget_k, replay_s[at_k], np.array([replay_j[at] for at in at_k]))
 
 
-def _least_front(
-    solver: PassSource, work: ModelWork, unit: Unit, kind: int, forward_s: float | None
-) -> KeepFront:
-    """A front no worse than the true one; without a forward time the least bytes, for nothing."""
+def _least_list(solver: PassSource, work: ModelWork, unit: Unit, kind: int, forward_s: float) -> KeepList:
+    """The same bytes, with no more to replay than on the true list."""
+    budget_k = work.keep_budgets(unit, kind)
+    if not _may_replay(work):
+        return _nothing_replayed(budget_k[:1])
+    if unit.cut.cp > 1:
+        return _nothing_replayed(budget_k)
     sets = work.first_form(unit.cut).keep_sets(kind)
-    full, least = sets.full_bytes.at(unit.microbatch), sets.least_bytes.at(unit.microbatch)
-    least = min(full, least) if _may_replay(work) else full
-    if forward_s is None or unit.cut.cp > 1 or not _may_replay(work):
-        return KeepFront(np.array([float(least)]), np.zeros(1), np.zeros(1))
     op_s_n = solver.least_op_s(work, unit.cut, unit.microbatch, kind)
-    kept_bytes_k, replay_s_k, _ = pareto_points(sets, op_s_n, forward_s, unit.microbatch, max_points=0)
-    front = KeepFront(kept_bytes_k.astype(np.float64), replay_s_k, np.zeros(len(replay_s_k)))
-    return _allowed(work, front)
+    kept_bytes, replay_s, _ = pareto_points(sets, op_s_n, forward_s, unit.microbatch, max_points=0)
+    return KeepList(budget_k, replay_s[_quickest(kept_bytes, budget_k)], np.zeros(len(budget_k)))
 
 
-def _allowed(work: ModelWork, front: KeepFront) -> KeepFront:
-    """The part of a front that the scenario's recompute modes leave."""
-    if _may_replay(work):
-        return front
-    return KeepFront(front.kept_bytes_k[:1], front.replay_s_k[:1], front.replay_j_k[:1])
+def _nothing_replayed(budget_k: Floats) -> KeepList:
+    return KeepList(budget_k, np.zeros(len(budget_k)), np.zeros(len(budget_k)))
+
+
+def _quickest(kept_bytes: NDArray[np.int64], budget_k: Floats) -> list[int]:
+    """Of a front, whose bytes fall and times rise, the first point within each budget."""
+    found = np.searchsorted(-kept_bytes, -budget_k, side="left")
+    return [int(at) for at in np.minimum(found, len(kept_bytes) - 1)]

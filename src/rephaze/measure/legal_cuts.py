@@ -27,11 +27,11 @@ def legal_cuts(base: ModelGraph, scenario: Scenario) -> Iterator[GraphCut]:
     if scenario.placement_model is not PlacementModel.FULL:
         yield from (GraphCut(tp=tp) for tp in degrees)
         return
-    contexts = (1,)
+    contexts: tuple[int, ...] = (1,)
     # Attention as separate products has no form in which chips share a sequence.
     if base.attention == AttentionKind.FUSED or training.cp_degrees == (1,):
         contexts = _legal("cp_degrees", training.cp_degrees, base.legal_cp, f"{base.name}'s sequence can be cut")
-    experts = (1,)
+    experts: tuple[int, ...] = (1,)
     if base.num_experts:
         experts = _legal("ep_degrees", training.ep_degrees, base.legal_ep, f"{base.name}'s experts can be dealt out")
     num_before = 0

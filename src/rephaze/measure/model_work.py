@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from rephaze.estimate.estimator import engine_of
 from rephaze.measure.full_problem import full_graph, full_problem
+from rephaze.measure.keep_budgets import keep_budgets
 from rephaze.measure.legal_cuts import cut_forms, legal_cuts
 from rephaze.place.bounds import ChipBounds
 from rephaze.place.full.chip_bounds import FullChipBounds
@@ -146,6 +147,7 @@ class ModelWork:
         self.pairs = tuple(dict.fromkeys((unit.cut, unit.microbatch) for unit in self.units))
         """Cuts and microbatch sizes: what layer times depend on."""
         self.layer_type_of = self._base.layer_type_of
+        self._budgets: dict[tuple[GraphCut, int, int], Floats] = {}
         self._placers: dict[tuple[Unit, Memory], Placer] = {}
         self._bounds: dict[tuple[Unit, Memory], ChipBounds] = {}
         self._full_placers: dict[tuple[Unit, Memory], FullPlacer] = {}
@@ -179,6 +181,13 @@ class ModelWork:
     def passes(self, cut: GraphCut) -> tuple[tuple[PassWork, ...], ...]:
         """By layer type the passes, in the first form of the cut."""
         return self.first_form(cut).passes
+
+    def keep_budgets(self, unit: Unit, kind: int) -> Floats:
+        """Bytes a layer type may keep, position by position, whatever the chip: from everything to the inputs alone."""
+        key = (unit.cut, unit.microbatch, kind)
+        if key not in self._budgets:
+            self._budgets[key] = keep_budgets(self.first_form(unit.cut).keep_sets(kind), unit.microbatch)
+        return self._budgets[key]
 
     def cut_of(self, plan: ModelPlan) -> GraphCut | None:
         """The cut a plan was made for; None if it is not among those of the scenario."""
