@@ -1,28 +1,25 @@
-"""The fastest plan under cost model ``full``: every layout bounded, the promising ones cut exactly."""
+"""The fastest plan under cost model ``full``: lines by ``line_search``, graphs that branch by ``branching``."""
 
 from __future__ import annotations
 
-import heapq
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from itertools import count
 
-import numpy as np
-
-from rephaze.place.full.cuts import Cuts, cuts_of
-from rephaze.place.full.groups import Network
-from rephaze.place.full.interleaved import best_interleaved
-from rephaze.place.full.layouts import EQUAL_BLOCKS, Layout, layouts
-from rephaze.place.full.pipelines import Found, Pipeline, best_cut
+from rephaze.place.full.branching import BranchingSolver
+from rephaze.place.full.line_solver import LineSolver
+from rephaze.place.full.lines import is_line
 from rephaze.place.full.price import price_full_plan
-from rephaze.place.full.stage_costs import LayerArrays, LayoutRules, Rates, StageCosts, stage_costs
 from rephaze.place.full.times import LayerTimes, checked_times, recorded_times, retimed_graph
-from rephaze.types.full import FullGraph, FullPlan, FullPrice, FullProblem, FullStage, PipelineSchedule, Sharding
+from rephaze.types.full import FullGraph, FullPlan, FullPrice, FullProblem
 from rephaze.types.placement import SolveStatus
 
-ROUNDING = 1e-9
-"""Relative: prices and the compiled sums add the same terms in another order."""
+MEMORY_ROUNDING = 1e-12
+"""Relative: what fits to the last byte is priced in another order of sums."""
+EQUAL_BLOCKS_SCOPE = (
+    "cuts into chunks of equal numbers of repeated blocks, the first and the last may have fewer; layers that are "
+    "no blocks go with the block before them"
+)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -31,7 +28,7 @@ class FullPlacement:
 
     status: SolveStatus
     bound_s: float
-    """No plan of the options and the family is faster; infinite when infeasible."""
+    """No plan of the options and the family, within ``scope``, is faster; infinite when infeasible."""
     best: FullPrice | None
     reason: str = ""
     scope: str = ""
@@ -47,7 +44,15 @@ class FullPlacer:
 
     def __init__(self, problem: FullProblem) -> None:
         self.problem = problem
-        self._graphs = [_Prepared(problem, graph) for graph in problem.graphs]
+        self._lines = [g for g, graph in enumerate(problem.graphs) if is_line(graph)]
+        graphs = [problem.graphs[g] for g in self._lines]
+        self._line_solver = LineSolver(problem, graphs) if graphs else None
+        self._branching = {
+            g: BranchingSolver(problem, graph)
+            for g, graph in enumerate(problem.graphs)
+            if g not in set(self._lines)
+        }
+        self._recorded: list[LayerTimes] | None = None
 
     def solve(self, cutoff_s: float = math.inf, times: Sequence[LayerTimes] | None = None) -> FullPlacement:
         """The best plan over all graphs, layouts and cuts.
@@ -56,185 +61,58 @@ class FullPlacer:
             cutoff_s: Only plans faster than this are of use: without one the status is ``CUTOFF``.
             times: One for each graph, instead of those of its records.
         """
-        graphs = self._graphs
         if times is not None:
-            graphs = [one.retimed(given) for one, given in zip(self._graphs, times, strict=True)]
-        number = count()
-        queue = [
-            (prepared.bound_s(layout), next(number), prepared, layout)
-            for prepared in graphs
-            for layout in layouts(self.problem, prepared.graph)
-        ]
-        least_s = min((bound_s for bound_s, *_ in queue), default=math.inf)
-        heapq.heapify(queue)
-        best: FullPrice | None = None
-        is_complete, limit_s = True, cutoff_s
-        while queue:
-            bound_s, _, prepared, layout = heapq.heappop(queue)
-            if bound_s >= limit_s:
-                break
-            plan, is_whole = prepared.best_plan(layout, limit_s)
-            is_complete &= is_whole
-            if plan is None:
-                continue
-            price = price_full_plan(prepared.problem, prepared.graph, plan)
-            if price.fits and price.batch_s < limit_s:
-                best, limit_s = price, price.batch_s
-        if best is None and math.isfinite(cutoff_s):
-            bound_s = cutoff_s if is_complete else min(least_s, cutoff_s)
-            return FullPlacement(status=SolveStatus.CUTOFF, bound_s=bound_s, best=None)
+            pairs = zip(self.problem.graphs, times, strict=True)
+            times = [checked_times(graph, given) for graph, given in pairs]
+        best, open_s, unsolved_s, may_exist = self._solve_lines(cutoff_s, times)
+        for g, solver in self._branching.items():
+            one = solver if times is None else solver.retimed(times[g])
+            found = one.solve(best.batch_s if best else cutoff_s)
+            best = found.best or best
+            unsolved_s = min(unsolved_s, found.unsolved_s)
+            may_exist |= found.may_exist
+        limit_s = best.batch_s if best else cutoff_s
+        if unsolved_s < limit_s:
+            status = SolveStatus.FEASIBLE if best else SolveStatus.CUTOFF
+            reason = f"not every cut was looked at; none is faster than {unsolved_s:.6g} s"
+            return FullPlacement(status=status, bound_s=min(unsolved_s, open_s), best=best, reason=reason)
+        scope = ""
+        if open_s < limit_s:
+            scope = f"{EQUAL_BLOCKS_SCOPE}; of all cuts none is faster than {open_s:.6g} s"
         if best is None:
-            status = SolveStatus.INFEASIBLE if is_complete else SolveStatus.CUTOFF
-            return FullPlacement(status=status, bound_s=math.inf if is_complete else least_s, best=None)
-        if is_complete:
-            return FullPlacement(status=SolveStatus.OPTIMAL, bound_s=best.batch_s, best=best)
-        reason = "not every cut into chunks was looked at"
-        return FullPlacement(
-            status=SolveStatus.FEASIBLE, bound_s=min(least_s, best.batch_s), best=best, reason=reason
-        )
+            status = SolveStatus.CUTOFF if may_exist or scope else SolveStatus.INFEASIBLE
+            bound_s = cutoff_s if status is SolveStatus.CUTOFF else math.inf
+            return FullPlacement(status=status, bound_s=bound_s, best=None, scope=scope)
+        return FullPlacement(status=SolveStatus.OPTIMAL, bound_s=best.batch_s, best=best, scope=scope)
 
-
-class _Prepared:
-    """One graph: what does not depend on the layout."""
-
-    def __init__(self, problem: FullProblem, graph: FullGraph, cuts: Cuts | None = None) -> None:
-        self.problem, self.graph = problem, graph
-        self.cuts: Cuts = cuts_of(graph) if cuts is None else cuts
-        self.layers = _layer_arrays(graph)
-        both_v = self.layers.forward_s_v + self.layers.backward_s_v
-        self.work_s, self.longest_s = float(both_v.sum()), float(both_v.max())
-        self.work_s_by_set = np.zeros(self.cuts.num_sets)
-        is_from_empty = self.cuts.start_e == 0
-        for e in np.flatnonzero(is_from_empty):
-            members = self.cuts.layer_i[self.cuts.first_i_e[e] : self.cuts.first_i_e[e + 1]]
-            self.work_s_by_set[self.cuts.end_e[e]] = both_v[members].sum()
-        self.blocks_e = np.array(
-            [
-                sum(graph.layers[v].is_block for v in self.cuts.layer_i[first:last])
-                for first, last in zip(self.cuts.first_i_e[:-1], self.cuts.first_i_e[1:], strict=True)
-            ]
-        )
-
-    def retimed(self, times: LayerTimes) -> _Prepared:
-        """The same graph with these times."""
-        graph = retimed_graph(self.graph, checked_times(self.graph, times))
-        return _Prepared(replace(self.problem, graphs=(graph,)), graph, self.cuts)
-
-    def bound_s(self, layout: Layout) -> float:
-        """No plan of the layout is faster: an even cut, nothing exposed."""
-        num_microbatches = self._count(layout)
-        even_s = max(self.work_s / layout.pp, self.longest_s)
-        if layout.schedule is PipelineSchedule.ONE_F_ONE_B:
-            least_s = self.work_s + (num_microbatches - 1) * even_s
-        elif layout.schedule is PipelineSchedule.INTERLEAVED:
-            chunk_s = max(self.work_s / (layout.pp * layout.chunks), self.longest_s)
-            least_s = num_microbatches * even_s + (layout.pp - 1) * chunk_s
+    def _solve_lines(
+        self, cutoff_s: float, times: Sequence[LayerTimes] | None
+    ) -> tuple[FullPrice | None, float, float, bool]:
+        """The best plan of all lines; the least bounds not proven over all cuts and not at all; what may exist."""
+        if self._line_solver is None:
+            return None, math.inf, math.inf, False
+        if times is None:
+            if self._recorded is None:
+                self._recorded = [recorded_times(graph) for graph in self._line_solver.graphs]
+            by_graph = self._recorded
         else:
-            least_s = num_microbatches * even_s
-        return least_s * (1 - ROUNDING)
+            by_graph = [times[g] for g in self._lines]
+        found = None
+        for rounding in (MEMORY_ROUNDING, -MEMORY_ROUNDING):
+            memory_bytes = self.problem.device_memory_bytes * (1 + rounding)
+            found = self._line_solver.solve(by_graph, cutoff_s, memory_bytes)
+            if found.plan is None:
+                return None, found.open_s, found.unsolved_s, found.may_exist
+            graph = self._line_solver.graphs[found.position]
+            price = self._price(graph, found.plan, None if times is None else by_graph[found.position])
+            if price.fits and price.batch_s < cutoff_s:
+                return price, found.open_s, found.unsolved_s, True
+        assert found is not None
+        return None, found.open_s, found.unsolved_s, True
 
-    def best_plan(self, layout: Layout, cutoff_s: float) -> tuple[FullPlan | None, bool]:
-        """The fastest plan of the layout below the cutoff, and whether every plan was looked at."""
-        if layout.schedule is PipelineSchedule.INTERLEAVED:
-            return best_interleaved(self.problem, self.graph, self.cuts, layout, cutoff_s)
-        costs = stage_costs(self.cuts, self.layers, self._rates(layout), self._rules(layout))
-        best: Found | None = None
-        is_complete = True
-        for allowed in self._allowed(layout):
-            found = self._cut(layout, costs, best.batch_s if best else cutoff_s * (1 + ROUNDING), allowed)
-            is_complete &= found.is_complete
-            if len(found.stages):
-                best = found
-        if best is None:
-            return None, is_complete
-        stages = tuple(
-            FullStage(layers=self._members(int(e)), keep=int(k))
-            for e, k in zip(best.stages, best.points, strict=True)
-        )
-        return layout.plan(self.graph, stages), is_complete
-
-    def _cut(self, layout: Layout, costs: StageCosts, cutoff_s: float, allowed: list[np.ndarray]) -> Found:
-        found: Found = best_cut(
-            self.cuts,
-            costs,
-            Pipeline(
-                pp=layout.pp,
-                num_microbatches=self._count(layout),
-                is_zero_bubble=layout.schedule is PipelineSchedule.ZERO_BUBBLE,
-                memory_bytes=self.problem.device_memory_bytes,
-                cutoff_s=cutoff_s,
-                work_s_by_set=self.work_s_by_set,
-                is_first_allowed_e=allowed[0],
-                is_inner_allowed_e=allowed[1],
-                is_last_allowed_e=allowed[2],
-            ),
-        )
-        return found
-
-    def _allowed(self, layout: Layout) -> list[list[np.ndarray]]:
-        """Which candidates may be the first, an inner and the last stage: all, or by each number of blocks."""
-        every = np.ones(len(self.blocks_e), dtype=np.bool_)
-        if self.problem.options.family not in EQUAL_BLOCKS or layout.pp < 3:
-            return [[every, every, every]]
-        total = sum(layer.is_block for layer in self.graph.layers)
-        sizes = [c for c in range(total + 1) if (layout.pp - 2) * c <= total <= layout.pp * c]
-        return [[self.blocks_e <= c, self.blocks_e == c, self.blocks_e <= c] for c in sizes]
-
-    def _members(self, e: int) -> tuple[int, ...]:
-        return tuple(int(v) for v in self.cuts.layer_i[self.cuts.first_i_e[e] : self.cuts.first_i_e[e + 1]])
-
-    def _count(self, layout: Layout) -> int:
-        return -(-self.problem.num_microbatches(self.graph) // layout.dp)
-
-    def _rates(self, layout: Layout) -> Rates:
-        groups = layout.groups(self.graph)
-        network = Network(self.problem.cluster, layout.dp * layout.pp * self.graph.stage_width)
-        precision = self.problem.precision
-
-        def all_reduce(pair: tuple[float, float]) -> tuple[float, float]:
-            return 2 * pair[0], 2 * pair[1]
-
-        unit = network.message_s(1.0, groups.stages)
-        latency = network.message_s(5e-324, groups.stages)
-        hbm_bytes_per_s = self.problem.hbm_bytes_per_s
-        per_byte = precision.step_bytes / precision.weight_bytes / hbm_bytes_per_s if hbm_bytes_per_s else 0.0
-        return Rates(
-            message=(unit - latency, latency),
-            shards=network.coefficients(groups.shards),
-            copies=all_reduce(network.coefficients(groups.copies)),
-            gradients=all_reduce(network.coefficients(groups.gradients)),
-            experts=network.coefficients(groups.expert_replicas),
-            shard_group=layout.shard_group,
-            num_expert_replicas=groups.num_expert_replicas,
-            gradient_ratio=precision.gradient_bytes / precision.weight_bytes,
-            state_ratio=precision.state_bytes / precision.weight_bytes,
-            step_s_per_byte=per_byte,
-        )
-
-    def _rules(self, layout: Layout) -> LayoutRules:
-        return LayoutRules(
-            is_sharded=layout.sharding is not Sharding.NONE,
-            shards_gradients=layout.sharding in (Sharding.GRADIENTS, Sharding.WEIGHTS),
-            shards_weights=layout.sharding is Sharding.WEIGHTS,
-            reshard=layout.reshard,
-            overlap=self.problem.options.overlap,
-            is_zero_bubble=layout.schedule is PipelineSchedule.ZERO_BUBBLE,
-        )
-
-
-def _layer_arrays(graph: FullGraph) -> LayerArrays:
-    tied_tv = np.zeros((len(graph.tied), len(graph.layers)), dtype=np.bool_)
-    for t, tied in enumerate(graph.tied):
-        tied_tv[t, list(tied.layers)] = True
-    return LayerArrays(
-        **recorded_times(graph)._asdict(),
-        working_bytes_v=np.array([layer.working_bytes for layer in graph.layers], dtype=np.float64),
-        param_bytes_v=np.array([layer.param_bytes for layer in graph.layers], dtype=np.float64),
-        expert_bytes_v=np.array([layer.expert_param_bytes for layer in graph.layers], dtype=np.float64),
-        link_src=np.array([link.src for link in graph.links], dtype=np.int64),
-        link_dst=np.array([link.dst for link in graph.links], dtype=np.int64),
-        link_bytes=np.array([link.payload_bytes for link in graph.links], dtype=np.float64),
-        tied_tv=tied_tv,
-        tied_owner_t=np.array([tied.layers[0] for tied in graph.tied], dtype=np.int64),
-        tied_bytes_t=np.array([tied.param_bytes for tied in graph.tied], dtype=np.float64),
-    )
+    def _price(self, graph: FullGraph, plan: FullPlan, times: LayerTimes | None) -> FullPrice:
+        problem = self.problem
+        if times is not None:
+            graph = retimed_graph(graph, times)
+            problem = replace(problem, graphs=(graph,))
+        return price_full_plan(problem, graph, plan)

@@ -1,0 +1,301 @@
+"""One cut into chunks (``interleaved``): the best choice of what each chunk keeps, and its time.
+
+Devices share no choice: each has some choices that fit, told apart by its own time, its longest chunk, and when it is
+done with the sums of its gradients. A batch takes the largest of each over the devices, so devices are joined one
+after another, and of two sets of choices the one that is nowhere better goes.
+
+Axis letters: d = device, c = chunk of a device, m = moment, x = choice of a device, l = label, q = figure.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rephaze.compiled import inner
+from rephaze.place.full.line_fits import Asked
+from rephaze.place.full.spans import (
+    ALL_COPIES,
+    ALL_GATHERS,
+    ALL_SYNCS,
+    BACKWARD,
+    COMES,
+    COMPUTE,
+    EXPERTS,
+    EXPOSED,
+    FORWARD,
+    KEPT,
+    LARGEST,
+    LOST,
+    NUM_POINT,
+    NUM_SPAN,
+    OWN,
+    PAIR,
+    REGATHER,
+    RETURNS,
+    TAIL,
+    WORKING,
+    Costs,
+)
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+MAX_CHOICES = 256
+"""Of one device that are nowhere worse than another."""
+MAX_JOINED = 2048
+MAX_POINTS = 4096
+"""Choices of one device that are looked at; where there are more, its chunks share one point of ``keep``."""
+OWN_S, LONGEST_S, LATE_S = 0, 1, 2
+
+
+class Crew(NamedTuple):
+    """Memory for the work on one cut."""
+
+    num_moments_d: Ints
+    in_flight_dmc: Ints
+    """Microbatches of each chunk a device holds at the moments that can be its fullest."""
+    moments_of: Ints
+    """(pp, chunks, microbatches) they are for."""
+    num_choices_d: Ints
+    choice_dxq: Floats
+    choice_points_dx: Ints
+    joined_lq: Floats
+    joined_points_ld: Ints
+    next_lq: Floats
+    next_points_ld: Ints
+    point_c: Ints
+
+
+@inner
+def make_crew(num_layers: int, most_chunks: int) -> Crew:
+    """For pipelines of up to half as many devices as layers."""
+    most_devices = num_layers // 2 + 1
+    return Crew(
+        np.zeros(most_devices, dtype=np.int64),
+        np.zeros((most_devices, 2 * most_chunks + 3, most_chunks), dtype=np.int64),
+        np.zeros(3, dtype=np.int64),
+        np.zeros(most_devices, dtype=np.int64),
+        np.zeros((most_devices, MAX_CHOICES, 3)),
+        np.zeros((most_devices, MAX_CHOICES), dtype=np.int64),
+        np.zeros((MAX_JOINED, 3)),
+        np.zeros((MAX_JOINED, most_devices), dtype=np.int64),
+        np.zeros((MAX_JOINED, 3)),
+        np.zeros((MAX_JOINED, most_devices), dtype=np.int64),
+        np.zeros(max(num_layers, 1), dtype=np.int64),
+    )
+
+
+@inner
+def fill_moments(pp: int, num_chunks: int, count: int, crew: Crew) -> None:
+    """The moments at which a device can be fullest.
+
+    Once it runs forward and backward passes in turn, what it holds of each chunk rises or falls evenly between
+    moments at which one of the two goes on to another chunk, and repeats after pp passes of each chunk.
+    """
+    if crew.moments_of[0] == pp and crew.moments_of[1] == num_chunks and crew.moments_of[2] == count:
+        return
+    crew.moments_of[0], crew.moments_of[1], crew.moments_of[2] = pp, num_chunks, count
+    total, period = count * num_chunks, pp * num_chunks
+    for device in range(pp):
+        ahead = min(total, 2 * (pp - device - 1) + (num_chunks - 1) * pp)
+        last = min(total - 1 - ahead, period - 1)
+        num_moments = 0
+        if last < 0:  # all forward passes come first
+            for c in range(num_chunks):
+                crew.in_flight_dmc[device, 0, c] = count
+            crew.num_moments_d[device] = 1
+            continue
+        begin = pp - 1 - (ahead % pp)  # forward passes go on to another chunk after this many more
+        for step in range(2 * num_chunks + 3):
+            half = step // 2
+            at = half * pp if step % 2 == 0 else begin + half * pp
+            if step == 2 * num_chunks + 2:
+                at = last
+            if at > last:
+                continue
+            for c in range(num_chunks):
+                begun = _passes_of(at + ahead + 1, c, pp, num_chunks)
+                done = _passes_of(at, num_chunks - 1 - c, pp, num_chunks)
+                crew.in_flight_dmc[device, num_moments, c] = begun - done
+            num_moments += 1
+        crew.num_moments_d[device] = num_moments
+
+
+@inner
+def _passes_of(num_passes: int, chunk: int, pp: int, num_chunks: int) -> int:
+    """How many of the first passes are of a chunk, pp of each in turn."""
+    turns, left = num_passes // (pp * num_chunks), num_passes % (pp * num_chunks)
+    return turns * pp + min(max(left - chunk * pp, 0), pp)
+
+
+class Spread(NamedTuple):
+    """A cut: where chunks start, one more entry at the end, and the figures of runs by end and length."""
+
+    start_c: Ints
+    span_ejq: Floats
+
+
+@inner
+def _list_choices(device: int, spread: Spread, costs: Costs, asked: Asked, num_points: int, crew: Crew) -> bool:
+    """The choices of a device that fit and are nowhere worse than another; whether all were kept."""
+    pp, num_chunks = asked.pp, asked.chunks
+    start_c, span_ejq = spread.start_c, spread.span_ejq
+    own, experts, pair, largest, working = 0.0, 0.0, 0.0, 0.0, 0.0
+    total_points = 1
+    for at in range(num_chunks):
+        c = device + at * pp
+        row = span_ejq[start_c[c + 1], start_c[c + 1] - start_c[c] - 1]
+        own += row[OWN]
+        experts += row[EXPERTS]
+        pair = max(pair, row[PAIR])
+        largest = max(largest, row[LARGEST])
+        working = max(working, row[WORKING])
+        total_points = min(total_points * num_points, MAX_POINTS + 1)
+    is_shared = total_points > MAX_POINTS
+    fixed = costs.own_ratio * own + costs.expert_ratio * experts + working
+    fixed += costs.pair_ratio * pair + costs.largest_ratio * largest
+    found, is_complete = 0, True
+    for code in range(num_points if is_shared else total_points):
+        lost, rest = 0.0, code
+        for at in range(num_chunks):
+            k = code if is_shared else rest % num_points
+            rest //= num_points
+            row = span_ejq[
+                start_c[device + at * pp + 1], start_c[device + at * pp + 1] - start_c[device + at * pp] - 1
+            ]
+            lost = max(lost, row[NUM_SPAN + NUM_POINT * k + LOST])
+        is_fitting = True
+        for m in range(crew.num_moments_d[device]):
+            held, rest = 0.0, code
+            for at in range(num_chunks):
+                k = code if is_shared else rest % num_points
+                rest //= num_points
+                c = device + at * pp
+                row = span_ejq[start_c[c + 1], start_c[c + 1] - start_c[c] - 1]
+                held += crew.in_flight_dmc[device, m, at] * row[NUM_SPAN + NUM_POINT * k + KEPT]
+            if fixed + held + lost > costs.memory_bytes:
+                is_fitting = False
+                break
+        if not is_fitting:
+            continue
+        own_s, longest_s, late_s = _device_times(device, code, is_shared, num_points, spread, costs, asked)
+        is_needless, kept = False, 0
+        for x in range(found):
+            figures = crew.choice_dxq[device, x]
+            if figures[OWN_S] <= own_s and figures[LONGEST_S] <= longest_s and figures[LATE_S] <= late_s:
+                is_needless = True
+                break
+        if is_needless:
+            continue
+        for x in range(found):
+            figures = crew.choice_dxq[device, x]
+            if own_s <= figures[OWN_S] and longest_s <= figures[LONGEST_S] and late_s <= figures[LATE_S]:
+                continue
+            crew.choice_dxq[device, kept] = figures
+            crew.choice_points_dx[device, kept] = crew.choice_points_dx[device, x]
+            kept += 1
+        found = kept
+        if found == MAX_CHOICES:
+            is_complete = False
+            continue
+        crew.choice_dxq[device, found, OWN_S] = own_s
+        crew.choice_dxq[device, found, LONGEST_S] = longest_s
+        crew.choice_dxq[device, found, LATE_S] = late_s
+        crew.choice_points_dx[device, found] = -1 - code if is_shared else code
+        found += 1
+        if code == 0:
+            break  # to keep everything is the fastest
+    crew.num_choices_d[device] = found
+    return is_complete
+
+
+@inner
+def _device_times(
+    device: int, code: int, is_shared: bool, num_points: int, spread: Spread, costs: Costs, asked: Asked
+) -> tuple[float, float, float]:
+    """Its own time a microbatch, its longest chunk, and its own time with the sums that nothing hides."""
+    pp, num_chunks = asked.pp, asked.chunks
+    own_s, longest_s, sync_s, regather_s = 0.0, 0.0, 0.0, 0.0
+    divisor = num_points ** (num_chunks - 1)
+    for at in range(num_chunks - 1, -1, -1):  # the backward pass starts with the last layers
+        k = code if is_shared else code // divisor % num_points
+        divisor = max(divisor // num_points, 1)
+        c = device + at * pp
+        row = spread.span_ejq[spread.start_c[c + 1], spread.start_c[c + 1] - spread.start_c[c] - 1]
+        point = NUM_SPAN + NUM_POINT * k
+        load_s = row[COMES] + row[FORWARD] + row[RETURNS] + row[point + BACKWARD]
+        own_s += load_s + row[point + TAIL]
+        longest_s = max(longest_s, load_s)
+        if costs.gathers:
+            sync_s += row[ALL_COPIES]
+        elif costs.overlap:
+            sync_s = max(row[point + EXPOSED], sync_s + row[ALL_SYNCS] - row[point + BACKWARD])
+            regather_s = max(row[REGATHER], row[ALL_GATHERS] - row[COMPUTE] + regather_s)
+        else:
+            sync_s += row[ALL_SYNCS]
+            regather_s += row[REGATHER]
+    return own_s, longest_s, own_s + sync_s + regather_s
+
+
+@inner
+def best_points(
+    spread: Spread, costs: Costs, asked: Asked, num_points: int, once_s: float, crew: Crew
+) -> tuple[float, bool]:
+    """The least time of the cut below the limit, and whether every choice was looked at; points are in ``crew``.
+
+    ``once_s``: what is added once a batch whatever is kept.
+    """
+    pp, count = asked.pp, asked.num_microbatches
+    is_complete = True
+    for device in range(pp):
+        is_complete &= _list_choices(device, spread, costs, asked, num_points, crew)
+        if crew.num_choices_d[device] == 0:
+            return np.inf, is_complete
+    joined_lq, joined_points_ld = crew.joined_lq, crew.joined_points_ld
+    next_lq, next_points_ld = crew.next_lq, crew.next_points_ld
+    num_joined = 1
+    joined_lq[0] = 0.0
+    for device in range(pp):
+        num_next = 0
+        for at in range(num_joined):
+            for x in range(crew.num_choices_d[device]):
+                own_s = max(joined_lq[at, OWN_S], crew.choice_dxq[device, x, OWN_S])
+                longest_s = max(joined_lq[at, LONGEST_S], crew.choice_dxq[device, x, LONGEST_S])
+                late_s = max(joined_lq[at, LATE_S], crew.choice_dxq[device, x, LATE_S])
+                if (count - 1) * own_s + (pp - 1) * longest_s + max(own_s, late_s) + once_s >= asked.limit_s:
+                    continue
+                is_needless = False
+                for other in range(num_next):
+                    figures = next_lq[other]
+                    if figures[OWN_S] <= own_s and figures[LONGEST_S] <= longest_s and figures[LATE_S] <= late_s:
+                        is_needless = True
+                        break
+                if is_needless:
+                    continue
+                if num_next == MAX_JOINED:
+                    is_complete = False
+                    continue
+                next_lq[num_next, OWN_S] = own_s
+                next_lq[num_next, LONGEST_S] = longest_s
+                next_lq[num_next, LATE_S] = late_s
+                next_points_ld[num_next, :device] = joined_points_ld[at, :device]
+                next_points_ld[num_next, device] = crew.choice_points_dx[device, x]
+                num_next += 1
+        joined_lq, next_lq = next_lq, joined_lq
+        joined_points_ld, next_points_ld = next_points_ld, joined_points_ld
+        num_joined = num_next
+    best_s, best = np.inf, -1
+    for at in range(num_joined):
+        own_s, late_s = joined_lq[at, OWN_S], joined_lq[at, LATE_S]
+        time_s = (count - 1) * own_s + (pp - 1) * joined_lq[at, LONGEST_S] + max(own_s, late_s) + once_s
+        if time_s < best_s:
+            best_s, best = time_s, at
+    for device in range(pp if best >= 0 else 0):
+        code = joined_points_ld[best, device]
+        for at in range(asked.chunks):
+            crew.point_c[device + at * pp] = -1 - code if code < 0 else code % num_points
+            code = code if code < 0 else code // num_points
+    return best_s, is_complete

@@ -1,0 +1,198 @@
+"""Problems whose graphs are lines, made ready for ``line_search``, and its answers as plans."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import accumulate
+
+import numpy as np
+
+from rephaze.place.full import line_search as codes
+from rephaze.place.full.least_time import INTERLEAVED, ONE_F_ONE_B, ZERO_BUBBLE
+from rephaze.place.full.layouts import (
+    EQUAL_BLOCKS,
+    FAMILY_SHARDING,
+    LEAST_ZERO_BUBBLE_STAGES,
+    WHOLE_CLUSTER,
+    Layout,
+)
+from rephaze.place.full.line_layouts import Choices, graph_totals
+from rephaze.place.full.line_search import Answer, Tables, search_lines
+from rephaze.place.full.lines import PP_OUTER_BIT, Ints, Lines, lines_of, times_of
+from rephaze.place.full.rates import Degrees, Levels, Sizes, least_expert_rates, least_rates
+from rephaze.place.full.times import LayerTimes
+from rephaze.types.cluster import Cluster
+from rephaze.types.full import (
+    DeviceOrder,
+    FullGraph,
+    FullPlan,
+    FullProblem,
+    FullStage,
+    PipelineSchedule,
+    PlanFamily,
+    ShardGroups,
+    Sharding,
+)
+
+SCHEDULES = {
+    PipelineSchedule.ONE_F_ONE_B: ONE_F_ONE_B,
+    PipelineSchedule.INTERLEAVED: INTERLEAVED,
+    PipelineSchedule.ZERO_BUBBLE: ZERO_BUBBLE,
+}
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class LineAnswer:
+    """The fastest plan of some graphs below a cutoff."""
+
+    position: int
+    """Of its graph; -1: there is none."""
+    plan: FullPlan | None
+    open_s: float
+    """The least bound of layouts solved only over cuts of equal numbers of blocks; infinite if there are none."""
+    unsolved_s: float
+    """The least bound of layouts not solved over a family of cuts."""
+    may_exist: bool
+    """Whether there may be plans above the cutoff."""
+
+
+class LineSolver:
+    """Solves the graphs of a problem that are lines.
+
+    Args:
+        problem: The problem.
+        graphs: Those graphs.
+    """
+
+    def __init__(self, problem: FullProblem, graphs: Sequence[FullGraph]) -> None:
+        self.problem, self.graphs = problem, list(graphs)
+        lines = lines_of(problem, self.graphs)
+        if problem.options.family in WHOLE_CLUSTER:
+            lines = lines._replace(orders_g=lines.orders_g & PP_OUTER_BIT)
+        self.lines: Lines = lines
+        self.choices = choices_of(problem)
+        self.tables = _tables(problem, lines, self.choices)
+
+    def solve(self, by_graph: Sequence[LayerTimes], cutoff_s: float, memory_bytes: float) -> LineAnswer:
+        """The fastest plan below the cutoff in so much memory."""
+        times = times_of(by_graph)
+        choices = self.choices._replace(memory_bytes=memory_bytes)
+        answer: Answer = search_lines(
+            self.lines, times, graph_totals(self.lines, times), self.tables, choices, cutoff_s
+        )
+        g = int(answer.layout_q[codes.GRAPH])
+        return LineAnswer(
+            position=g,
+            plan=None if g < 0 else self._plan(self.graphs[g], answer),
+            open_s=float(answer.best_s[1]),
+            unsolved_s=float(answer.best_s[2]),
+            may_exist=bool(answer.layout_q[codes.PENDING]),
+        )
+
+    def _plan(self, graph: FullGraph, answer: Answer) -> FullPlan:
+        code = answer.layout_q.tolist()
+        layout = Layout(
+            dp=code[codes.DP],
+            pp=code[codes.PP],
+            order=DeviceOrder.DP_OUTER if code[codes.IS_DP_OUTER] else DeviceOrder.PP_OUTER,
+            sharding=tuple(Sharding)[code[codes.SHARDING]],
+            shard_group=code[codes.SHARD_GROUP],
+            reshard=bool(code[codes.RESHARD]),
+            schedule=next(one for one, number in SCHEDULES.items() if number == code[codes.SCHEDULE]),
+            chunks=code[codes.CHUNKS],
+        )
+        num_stages = layout.pp * layout.chunks
+        starts = [*answer.start_c[:num_stages].tolist(), len(graph.layers)]
+        stages = tuple(
+            FullStage(layers=tuple(range(starts[at], starts[at + 1])), keep=int(answer.point_c[at]))
+            for at in range(num_stages)
+        )
+        return layout.plan(graph, stages)
+
+
+def choices_of(problem: FullProblem) -> Choices:
+    """What a plan may choose from, for compiled functions."""
+    options, precision = problem.options, problem.precision
+    allowed = FAMILY_SHARDING.get(options.family, tuple(Sharding))
+    per_byte = precision.step_bytes / precision.weight_bytes
+    return Choices(
+        num_devices=problem.cluster.num_devices,
+        global_batch=problem.global_batch,
+        memory_bytes=problem.device_memory_bytes,
+        gradient_ratio=precision.gradient_bytes / precision.weight_bytes,
+        state_ratio=precision.state_bytes / precision.weight_bytes,
+        step_s_per_byte=per_byte / problem.hbm_bytes_per_s if problem.hbm_bytes_per_s else 0.0,
+        is_exact=options.family is not PlanFamily.ANY,
+        uses_all=options.family in WHOLE_CLUSTER,
+        has_equal_blocks=options.family in EQUAL_BLOCKS,
+        is_sharding_o=np.array([one in options.sharding and one in allowed for one in Sharding]),
+        sizes=Sizes(ShardGroups.ALL in options.shard_group, ShardGroups.LEVEL in options.shard_group),
+        may_reshard=True in options.reshard,
+        may_keep=False in options.reshard,
+        is_schedule=np.array([one in options.schedule for one in SCHEDULES]),
+        chunks=np.array(options.chunks, dtype=np.int64),
+        least_zero_bubble=LEAST_ZERO_BUBBLE_STAGES,
+        overlap=options.overlap,
+    )
+
+
+def levels_of(cluster: Cluster) -> Levels:
+    """The network for compiled functions."""
+    rates = accumulate((level.bytes_per_s for level in cluster.levels), min)
+    latencies = accumulate((level.latency_s for level in cluster.levels), max)
+    return Levels(
+        num_devices_l=np.array([level.num_devices for level in cluster.levels], dtype=np.int64),
+        s_per_byte_l=np.array([1.0 / rate for rate in rates]),
+        latency_s_l=np.array(list(latencies), dtype=np.float64),
+    )
+
+
+def _tables(problem: FullProblem, lines: Lines, choices: Choices) -> Tables:
+    levels, degrees = levels_of(problem.cluster), _degrees(problem, lines)
+    pairs = np.stack([lines.tp_g, lines.cp_g], axis=1)
+    widths, width_g = np.unique(pairs, axis=0, return_inverse=True)
+    num_layers = int(np.diff(lines.first_v_g).max())
+    depths = problem.cluster.num_devices // (widths.prod(axis=1)[:, None] * degrees.dp_d[None, :])
+    first_row = _starts(np.minimum(depths, num_layers))
+    kinds, kind_g = np.unique(np.column_stack([pairs, lines.experts_g, width_g]), axis=0, return_inverse=True)
+    sizes = (first_row[:, -1] - first_row[:, 0])[kinds[:, 3]]
+    first_kind = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
+    return Tables(
+        levels=levels,
+        degrees=degrees,
+        width_g=width_g.ravel().astype(np.int64),
+        first_row=first_row,
+        row_rq=least_rates(levels, degrees, choices.sizes, widths, first_row, choices.gradient_ratio),
+        kind_g=kind_g.ravel().astype(np.int64),
+        first_kind=first_kind,
+        expert_row_rq=least_expert_rates(levels, degrees, kinds, first_row, first_kind),
+    )
+
+
+def _starts(num_rows: Ints) -> Ints:
+    """Where the rows of each width and degree begin, one more entry at the end of each width."""
+    before = np.concatenate([[0], np.cumsum(num_rows.sum(axis=1))])[:-1]
+    inside = np.concatenate([np.zeros((len(num_rows), 1), dtype=np.int64), np.cumsum(num_rows, axis=1)], axis=1)
+    return np.ascontiguousarray(before[:, None] + inside, dtype=np.int64)
+
+
+def _degrees(problem: FullProblem, lines: Lines) -> Degrees:
+    """Degrees some graph may have, with their divisors."""
+    most = min(int(lines.count_g.max()), problem.cluster.num_devices // int((lines.tp_g * lines.cp_g).min()))
+    if problem.options.family is PlanFamily.ANY:
+        found = list(range(1, max(most, 1) + 1))
+    else:
+        found = [dp for dp in _divisors(problem.global_batch) if dp <= max(most, 1)]
+    divisors = [_divisors(dp) for dp in found]
+    return Degrees(
+        dp_d=np.array(found, dtype=np.int64),
+        first_divisor_d=np.array([0, *accumulate(len(one) for one in divisors)], dtype=np.int64),
+        divisor_i=np.array([one for some in divisors for one in some], dtype=np.int64),
+    )
+
+
+def _divisors(number: int) -> list[int]:
+    small = [one for one in range(1, math.isqrt(number) + 1) if number % one == 0]
+    return sorted({*small, *(number // one for one in small)})
