@@ -29,8 +29,8 @@ UNITLESS = {
     "const", "per_sample", "tp", "dp", "pp", "cp", "ep", "etp", "shard_group", "chunks", "keep",
     "microbatch", "global_batch", "src", "dst", "position", "index",
     "tensor_width", "tensor_depth", "vector_lanes", "global_buffer_multicast", "row_length", "seq_len",
-    "query_len", "key_len", "head_dim", "value_dim", "param_bytes", "seed", "layer", "op", "op_id",
-    "buffer_multicast", "objective", "bound", "gap", "design", "cycles",
+    "query_len", "key_len", "window_len", "head_dim", "value_dim", "param_bytes", "seed", "layer", "op", "op_id",
+    "stride", "buffer_multicast", "objective", "bound", "gap", "design", "cycles",
 }  # fmt: skip
 
 

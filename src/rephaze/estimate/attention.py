@@ -41,11 +41,12 @@ def attention_cost(op: Op, microbatch: int, rates: ChipRates) -> OpCost:
 
 
 def computed_keys(dims: AttentionDims) -> float:
-    """Keys a query meets on average: all, or about half of them under a causal mask."""
+    """Keys a query meets on average: all, or about half under a causal mask; of a ring, the part of its steps."""
+    share = dims.num_ring_steps / dims.num_ring_members
     if not dims.causal:
-        return float(dims.key_len)
+        return dims.key_len * share
     block = min(CAUSAL_BLOCK, dims.key_len)
-    return min(float(dims.key_len), (dims.key_len + block) / 2)
+    return min(float(dims.key_len), (dims.key_len + block) / 2) * share
 
 
 def attention_macs(dims: AttentionDims, microbatch: int) -> float:

@@ -44,7 +44,7 @@ def legal_cuts(base: ModelGraph, scenario: Scenario) -> Iterator[GraphCut]:
                     if ep * (etp or 1) <= scenario.cluster.num_devices:
                         num_before += 1
                         yield GraphCut(
-                            tp=tp, sp=sp, cp=cp, ep=ep, etp=etp, expert_imbalance=training.expert_imbalance
+                            tp=tp, sp=sp, cp=cp, ep=ep, etp=etp, imbalance_factor=training.expert_imbalance
                         )
     if not num_before:
         rule = f"no tp, sp, cp and ep of the lists go together for {base.name}"

@@ -23,5 +23,5 @@ class GraphCut:
     """Groups of chips over which a mixture's experts are dealt out (expert parallelism)."""
     etp: int | None = None
     """Chips that share each expert. None: tp at ep = 1, where experts are cut like any MLP, else 1."""
-    expert_imbalance: float = 1.0
+    imbalance_factor: float = 1.0
     """Tokens of the busiest chip's experts over the average at ep > 1; 1 is forced balance."""
