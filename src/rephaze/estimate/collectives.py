@@ -131,6 +131,11 @@ def collective_s(kind: CollectiveKind, payload_bytes: float, levels: tuple[Group
     return total
 
 
+def point_to_point_s(payload_bytes: float, bytes_per_s: float, latency_s: float) -> float:
+    """Seconds of one message."""
+    return latency_s + payload_bytes / bytes_per_s if payload_bytes else 0.0
+
+
 def ring_s(kind: CollectiveKind, payload_bytes: float, level: GroupLevel) -> float:
     """A ring: every chip passes on 1/n of the tensor in each of n - 1 steps (twice for an all-reduce)."""
     steps = level.num_members - 1

@@ -12,7 +12,7 @@ from rephaze.measure.model_on_chip import UnprovenPass, unproven_passes
 from rephaze.measure.model_work import Memory, ModelWork, Unit
 from rephaze.measure.objective import ChipWorth
 from rephaze.types.chip import Chip
-from rephaze.types.full import FullProblem
+from rephaze.types.full import FullGraph, FullProblem
 from rephaze.types.scenario import Scenario
 
 
@@ -59,7 +59,9 @@ def full_placement_on_chip(
             solved.append(unit)
     # Without a plan every unit stays, to say what is in the way.
     units = [unit for unit in work.units if search.best is None or unit in solved or is_asked(unit)]
-    graphs, unproven, num_passes = [], [], 0
+    graphs: list[FullGraph] = []
+    unproven: list[UnprovenPass] = []
+    num_passes = 0
     for done, unit in enumerate(units):
         on_unit(done, len(units))
         planner = FullPlanner(solver, work, unit, memory)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 
 from rephaze.types.cluster import Cluster
@@ -63,5 +63,5 @@ class Scenario:
     all_cores_excludes: Exclusion
     """What an operator on all cores keeps from running."""
     attention: AttentionKind
-    plans: PlanOptions = PlanOptions()
+    plans: PlanOptions = field(default_factory=PlanOptions)
     """What plans of cost model ``full`` may choose from; the other models have no such choice."""
