@@ -233,7 +233,7 @@ def _plans(found: ScenarioFile) -> PlanOptions:
     given = found.plans or PlansFile()
     modes = found.training.recompute
     if Recompute.NONE not in modes or Recompute.STAGE in modes:
-        rule = "under placement model full must be none alone, or none and block: what is kept is chosen in between"
+        rule = "under placement model full must be none, or none and block: what is kept is chosen in between"
         raise SpecError("training.recompute", [str(mode) for mode in modes], rule)
     for field in ("sharding", "shard_group", "reshard", "schedule", "order"):
         if not getattr(given, field):

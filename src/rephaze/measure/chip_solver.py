@@ -259,9 +259,8 @@ class ChipSolver:
             if sets.tails.ops:
                 tables.append(self._estimator(work).modes(sets.tails, microbatch))
             cycles = np.concatenate([table.cycles_om.min(axis=1) for table in tables])
-            self._op_times[key] = OpTimes(
-                seconds_of(cycles.tolist(), self.chip.clock_hz), np.concatenate([table.energy_j_o for table in tables])
-            )
+            energy_j_n = np.concatenate([table.energy_j_o for table in tables])
+            self._op_times[key] = OpTimes(seconds_of(cycles.tolist(), self.chip.clock_hz), energy_j_n)
         return self._op_times[key]
 
     def least_op_s(self, work: ModelWork, cut: GraphCut, microbatch: int, kind: int) -> Floats:

@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 
 from rephaze.measure.full_times import TypeTimes, least_times, scheduled_times
 from rephaze.measure.model_work import Memory, ModelWork, Unit
-from rephaze.measure.pass_times import BACKWARD, FORWARD, INPUT_PART, PassSource, Times
 from rephaze.measure.objective import idle_j_per_sample
+from rephaze.measure.pass_times import BACKWARD, FORWARD, INPUT_PART, PassSource, Times
 from rephaze.measure.unit_answer import UnitAnswer
 from rephaze.place.full.price import price_full_plan
 from rephaze.place.full.times import retimed_graph
@@ -181,7 +181,7 @@ class FullPlanner:
         return (FORWARD, BACKWARD, INPUT_PART) if self.work.has_split_backward else (FORWARD, BACKWARD)
 
     def _columns(self, times: Times) -> tuple[Floats, Floats, Floats]:
-        """Forward, backward and input-part seconds by layer type; without zero-bubble nothing waits for the last."""
+        """Forward, backward and input-part seconds by layer type; the last is zero without zero-bubble."""
         unit = self.unit
         found = [
             self.solver.pass_seconds(self.work, unit.cut, unit.microbatch, direction, times)

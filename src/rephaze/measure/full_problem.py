@@ -55,17 +55,13 @@ def full_graph(graph: ModelGraph, microbatch: int, *, has_split_backward: bool) 
             LayerLink(src=edge.src, dst=edge.dst, payload_bytes=float(edge.payload_bytes.at(microbatch)))
             for edge in graph.edges
         ),
-        tied=tuple(
-            TiedWeights(layers=tied.layers, param_bytes=float(tied.param_bytes)) for tied in graph.tied
-        ),
+        tied=tuple(TiedWeights(layers=tied.layers, param_bytes=float(tied.param_bytes)) for tied in graph.tied),
         # All-to-alls of experts beyond a stage's own chips are priced for neighbours.
         orders=(DeviceOrder.PP_OUTER,) if spans_replicas else tuple(DeviceOrder),
     )
 
 
-def _layer(
-    name: str, kind: LayerType, microbatch: int, *, is_block: bool, has_split_backward: bool
-) -> FullLayer:
+def _layer(name: str, kind: LayerType, microbatch: int, *, is_block: bool, has_split_backward: bool) -> FullLayer:
     full_bytes = float((kind.saved_bytes + kind.saved_input_bytes).at(microbatch))
     least_bytes = min(full_bytes, float(kind.input_bytes.at(microbatch)))
     return FullLayer(

@@ -1,4 +1,4 @@
-"""What placement under cost model ``full`` is told of a model's layers on one chip: times, and what is worth keeping.
+"""What placement under cost model ``full`` is told of layers on one chip: times, and what is worth keeping.
 
 Axis letters: t = layer type, k = point of what to keep, v = layer, n = operator of a forward pass.
 """
@@ -65,8 +65,7 @@ def scheduled_times(solver: PassSource, work: ModelWork, unit: Unit) -> TypeTime
     """Layers as scheduled, each with the front of what to keep in its own form."""
     cut, microbatch = unit.cut, unit.microbatch
     forward_s_t, backward_s_t = (
-        solver.pass_seconds(work, cut, microbatch, direction, Times.SCHEDULED)
-        for direction in (FORWARD, BACKWARD)
+        solver.pass_seconds(work, cut, microbatch, direction, Times.SCHEDULED) for direction in (FORWARD, BACKWARD)
     )
     input_s_t = np.zeros_like(forward_s_t)
     if work.has_split_backward:

@@ -110,8 +110,8 @@ def _bound_times(
 ) -> dict[tuple[GraphCut, int], tuple[Floats, Floats]]:
     """Lower bounds by cut and microbatch size.
 
-    A sequence cut over cp chips leaves each at least a cp-th of every layer's time: the work of all of them, one after
-    the other, is a way to do the whole. So only whole sequences are estimated here.
+    A sequence cut over cp chips leaves each at least a cp-th of every layer's time: the work of all of them, one
+    after the other, is a way to do the whole. So only whole sequences are estimated here.
     """
     found = {}
     for cut, microbatch in work.pairs:

@@ -33,7 +33,8 @@ def legal_cuts(base: ModelGraph, scenario: Scenario) -> Iterator[GraphCut]:
         contexts = _legal("cp_degrees", training.cp_degrees, base.legal_cp, f"{base.name}'s sequence can be cut")
     experts: tuple[int, ...] = (1,)
     if base.num_experts:
-        experts = _legal("ep_degrees", training.ep_degrees, base.legal_ep, f"{base.name}'s experts can be dealt out")
+        what = f"{base.name}'s experts can be dealt out"
+        experts = _legal("ep_degrees", training.ep_degrees, base.legal_ep, what)
     num_before = 0
     for tp in degrees:
         for sp in training.sequence_parallel if tp > 1 else (False,):
@@ -73,7 +74,7 @@ def _expert_degrees(
             yield ep, None
             continue
         for etp in training.etp_degrees:
-            # An expert that every chip of the group holds whole works on the chip's own tokens: there must be such.
+            # An expert that each chip of a group holds whole works on the chip's own tokens: it must have some.
             if tp % etp == 0 and (etp == tp or sp):
                 yield ep, etp
 

@@ -182,9 +182,7 @@ def _with_times(graph: LayerGraph, cut: GraphCut, solver: ChipSolver, work: Mode
     return replace(graph, layers=tuple(layers))
 
 
-def unproven_passes(
-    solver: ChipSolver, work: ModelWork, cut: GraphCut, microbatch: int
-) -> Iterator[UnprovenPass]:
+def unproven_passes(solver: ChipSolver, work: ModelWork, cut: GraphCut, microbatch: int) -> Iterator[UnprovenPass]:
     """The passes whose schedules are not proven shortest."""
     for kind, layer_type in enumerate(work.graph(cut).layer_types):
         for number, direction in enumerate(DIRECTIONS):

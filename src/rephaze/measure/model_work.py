@@ -183,7 +183,7 @@ class ModelWork:
         return self.first_form(cut).passes
 
     def keep_budgets(self, unit: Unit, kind: int) -> Floats:
-        """Bytes a layer type may keep, position by position, whatever the chip: from everything to the inputs alone."""
+        """Bytes a layer type may keep, position by position, whatever the chip: from all to the inputs alone."""
         key = (unit.cut, unit.microbatch, kind)
         if key not in self._budgets:
             self._budgets[key] = keep_budgets(self.first_form(unit.cut).keep_sets(kind), unit.microbatch)
@@ -218,9 +218,7 @@ class ModelWork:
             self._full_placers[key] = FullPlacer(self.full_problem((unit,), memory))
         return self._full_placers[key]
 
-    def batch_bounds_s(
-        self, unit: Unit, memory: Memory, forward_s_ct: Floats, backward_s_ct: Floats
-    ) -> Floats:
+    def batch_bounds_s(self, unit: Unit, memory: Memory, forward_s_ct: Floats, backward_s_ct: Floats) -> Floats:
         """For many chips with this memory, a batch time no plan of the unit beats."""
         key = (unit, memory)
         if self.is_full:

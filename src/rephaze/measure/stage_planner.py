@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rephaze.measure.model_work import Memory, ModelWork, Unit
-from rephaze.measure.pass_times import BACKWARD, FORWARD, PassSource, Times
 from rephaze.measure.objective import idle_j_per_sample
+from rephaze.measure.pass_times import BACKWARD, FORWARD, PassSource, Times
 from rephaze.measure.unit_answer import UnitAnswer
 from rephaze.place.price import price_plan
 from rephaze.types.placement import Plan, PricedPlan, Recompute, SolveStatus

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rephaze.compiled import inner, kernel
-from rephaze.place.full.chunk_cuts import ALL_CUTS, EQUAL_BLOCKS, SOME_CUTS, Sums, best_listed_cut, make_sums
+from rephaze.place.full.chunk_cuts import ALL_CUTS, Sums, best_listed_cut, make_sums
 from rephaze.place.full.chunks import Crew, make_crew
 from rephaze.place.full.least_time import (
     INTERLEAVED,
@@ -43,8 +43,8 @@ from rephaze.place.full.line_layouts import (
     layout_links,
     memory_costs,
     mesh_costs,
-    share_of,
     sharded_costs,
+    share_of,
     work_of,
 )
 from rephaze.place.full.lines import DP_OUTER_BIT, PP_OUTER_BIT, Line, Lines, Ties, Times, line_of, ties_of

@@ -10,7 +10,6 @@ from itertools import accumulate
 import numpy as np
 
 from rephaze.place.full import line_search as codes
-from rephaze.place.full.least_time import INTERLEAVED, ONE_F_ONE_B, ZERO_BUBBLE
 from rephaze.place.full.layouts import (
     EQUAL_BLOCKS,
     FAMILY_SHARDING,
@@ -18,6 +17,7 @@ from rephaze.place.full.layouts import (
     WHOLE_CLUSTER,
     Layout,
 )
+from rephaze.place.full.least_time import INTERLEAVED, ONE_F_ONE_B, ZERO_BUBBLE
 from rephaze.place.full.line_layouts import Choices, graph_totals
 from rephaze.place.full.line_search import Answer, Tables, search_lines
 from rephaze.place.full.lines import PP_OUTER_BIT, Ints, Lines, lines_of, times_of
