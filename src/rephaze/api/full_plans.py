@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from rephaze.api.full_views import MEMORY_PARTS, answer_blocks
 from rephaze.api.present import Block, Shown
-from rephaze.errors import SpecError
-from rephaze.types.full import DeviceMemory, FullGraph, FullPrice, FullProblem, TimeCauses
-from rephaze.types.placement import PlanLimits
+from rephaze.types.full import DeviceMemory, FullGraph, FullLimits, FullPrice, FullProblem, TimeCauses
 
 if TYPE_CHECKING:
     from rephaze.place.full.replay import FullReplay
     from rephaze.place.full.timeline import PassEvent as PassEvent
+    from rephaze.place.full.why_not import FullAlternative as FullAlternative
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, repr=False)
@@ -26,8 +25,8 @@ class FullAnswer(Shown):
     bound_s: float
     """No plan of the options and the family is faster; of a given plan its price."""
     problem: FullProblem
-    graph: FullGraph | None
-    price: FullPrice | None
+    graph: FullGraph | None = None
+    price: FullPrice | None = None
     causes: TimeCauses | None = None
     """What its time is spent on."""
     replay: FullReplay | None = None
@@ -35,8 +34,15 @@ class FullAnswer(Shown):
     timeline: tuple[PassEvent, ...] | None = None
     """What every device does when, if asked for."""
     reason: str = ""
+    """Which limit binds and by how much if nothing fits; else what is not proven."""
+    needed_bytes: float | None = None
+    """A memory with which there would be a plan, if that is what is lacking."""
     solve_s: float | None = None
     """None of a plan that was given."""
+    remedies: tuple[str, ...] = ()
+    """What would have to change for a given plan that does not fit."""
+    alternative: FullAlternative | None = None
+    """The best plan under the choices asked about, set beside the best of all."""
 
     @property
     def replay_note(self) -> str:
@@ -54,6 +60,12 @@ class FullAnswer(Shown):
             answer["reason"] = self.reason
         if self.solve_s is not None:
             answer["solve_s"] = self.solve_s
+        if self.needed_bytes is not None:
+            answer["needed_memory_bytes"] = self.needed_bytes
+        if self.remedies:
+            answer["remedies"] = list(self.remedies)
+        if self.alternative is not None:
+            answer["why"] = alternative_record(self.alternative)
         if self.price is None or self.graph is None:
             return answer
         answer |= {"batch_s": self.price.batch_s, "bound_s": self.bound_s}
@@ -81,42 +93,46 @@ def is_full(data: Mapping[str, Any]) -> bool:
     return str(data.get("format", "")) in ("rephaze.placement-problem/2", "rephaze.placement-plan/2")
 
 
-def place_full_problem(label: str, data: dict[str, Any], limits: PlanLimits | None) -> FullAnswer:
-    """The fastest plan of a problem file of format 2."""
+def place_full_problem(label: str, data: dict[str, Any], why: str | None = None) -> FullAnswer:
+    """The fastest plan of a problem file of format 2.
+
+    Args:
+        label: Of the file.
+        data: Its content.
+        why: Choices to compare with the best plan, such as ``tp=8,sharding=weights``.
+    """
+    from rephaze.place.full.limits import parse_full_limits
+    from rephaze.place.full.problem_file import parse_full_problem
+
+    limits = parse_full_limits(why) if why else None
+    return placed_full(label, parse_full_problem(data), limits)
+
+
+def placed_full(label: str, problem: FullProblem, limits: FullLimits | None = None) -> FullAnswer:
+    """The fastest plan of a problem, and the best under some choices beside it."""
     from time import perf_counter
 
-    from rephaze.place.full.problem_file import parse_full_problem
+    from rephaze.place.full.legality import graph_like
+    from rephaze.place.full.obstacles import why_nothing_fits
     from rephaze.place.full.solver import FullPlacer
+    from rephaze.place.full.why_not import explain_full_alternative
+    from rephaze.types.placement import SolveStatus
 
-    if limits is not None:
-        raise SpecError("why", "given", "compares plans of cost models 1f1b and paper", "leave it out here")
-    problem = parse_full_problem(data)
     began = perf_counter()
     found = FullPlacer(problem).solve()
     solve_s = perf_counter() - began
-    if found.best is None:
-        return FullAnswer(
-            label=label,
-            status=str(found.status),
-            bound_s=found.bound_s,
-            problem=problem,
-            graph=None,
-            price=None,
-            reason=found.reason,
-            solve_s=solve_s,
-        )
-    graph = _graph_of(problem, found.best)
-    return FullAnswer(
+    obstacle = why_nothing_fits(problem) if found.status is SolveStatus.INFEASIBLE else None
+    answer = FullAnswer(
         label=label,
         status=str(found.status),
         bound_s=found.bound_s,
         problem=problem,
-        graph=graph,
-        price=found.best,
-        **_told(problem, graph, found.best),
-        reason=found.reason,
+        reason=found.reason if obstacle is None else obstacle.text,
+        needed_bytes=None if obstacle is None else obstacle.needed_bytes,
         solve_s=solve_s,
+        alternative=None if limits is None else explain_full_alternative(problem, found, limits),
     )
+    return answer if found.best is None else _with_price(answer, graph_like(problem, found.best.plan), found.best)
 
 
 def evaluate_full_plan(label: str, data: dict[str, Any], *, timeline: bool) -> FullAnswer:
@@ -130,22 +146,35 @@ def evaluate_full_plan(label: str, data: dict[str, Any], *, timeline: bool) -> F
     from rephaze.place.full.legality import check_plan
     from rephaze.place.full.price import price_full_plan
     from rephaze.place.full.problem_file import parse_full_plan
+    from rephaze.place.full.remedies import suggest_full_remedies
     from rephaze.place.full.timeline import replay_events
 
     problem, graph, plan = parse_full_plan(data)
     check_plan(problem, graph, plan)
     price = price_full_plan(problem, graph, plan)
-    reason = "" if price.fits else "the fullest device has too little memory"
-    return FullAnswer(
+    remedies = suggest_full_remedies(problem, graph, price)
+    answer = FullAnswer(
         label=label,
         status="feasible" if price.fits else "infeasible",
         bound_s=price.batch_s,
         problem=problem,
+        timeline=replay_events(problem, graph, price) if timeline else None,
+        reason=remedies[0] if remedies else "",
+        remedies=tuple(remedies),
+    )
+    return _with_price(answer, graph, price)
+
+
+def _with_price(answer: FullAnswer, graph: FullGraph, price: FullPrice) -> FullAnswer:
+    from rephaze.place.full.causes import causes_of
+    from rephaze.place.full.replay import replay_full_plan
+
+    return replace(
+        answer,
         graph=graph,
         price=price,
-        **_told(problem, graph, price),
-        timeline=replay_events(problem, graph, price) if timeline else None,
-        reason=reason,
+        causes=causes_of(answer.problem, graph, price),
+        replay=replay_full_plan(answer.problem, graph, price),
     )
 
 
@@ -160,18 +189,25 @@ def price_record(graph: FullGraph, price: FullPrice) -> dict[str, Any]:
     }
 
 
-def _told(problem: FullProblem, graph: FullGraph, price: FullPrice) -> dict[str, Any]:
-    from rephaze.place.full.causes import causes_of
-    from rephaze.place.full.replay import replay_full_plan
+def alternative_record(found: FullAlternative) -> dict[str, Any]:
+    """An alternative as plain data."""
+    from rephaze.place.full.limits import chosen_of
 
-    return {"causes": causes_of(problem, graph, price), "replay": replay_full_plan(problem, graph, price)}
-
-
-def _graph_of(problem: FullProblem, price: FullPrice) -> FullGraph:
-    from rephaze.place.full.legality import GRAPH_FIELDS
-
-    wanted = [getattr(price.plan, field) for field in GRAPH_FIELDS]
-    return next(graph for graph in problem.graphs if [getattr(graph, field) for field in GRAPH_FIELDS] == wanted)
+    placement, best = found.placement, found.placement.best
+    answer: dict[str, Any] = {"choices": chosen_of(found.limits), "text": found.text}
+    answer["status"] = str(placement.status)
+    if found.needed_bytes is not None:
+        answer["needed_memory_bytes"] = found.needed_bytes
+    if best is None or found.graph is None:
+        return answer
+    answer |= {"batch_s": best.batch_s, "bound_s": placement.bound_s, **price_record(found.graph, best)}
+    if found.loss_s:
+        answer["loss_ratio"] = found.loss_ratio
+        answer["loss_s"] = found.loss_s
+        answer["margin_loss_bytes"] = found.margin_loss_bytes
+    if found.launch_note:
+        answer["launch_note"] = found.launch_note
+    return answer
 
 
 def _device_record(device: DeviceMemory) -> dict[str, float]:

@@ -5,24 +5,71 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from rephaze.api.present import Block, TextTable
-from rephaze.types.full import DeviceMemory, FullGraph, FullPlan, FullPrice, TimeCauses
+from rephaze.types.full import DeviceMemory, FullGraph, FullLimits, FullPlan, FullPrice, TimeCauses
 from rephaze.units import GIB, S_PER_MS
 
 if TYPE_CHECKING:
-    from rephaze.api.full_plans import FullAnswer
+    from rephaze.api.full_plans import FullAlternative, FullAnswer
 
 MEMORY_PARTS = ("weights", "gradients", "state", "kept", "replay", "working")
 
 
 def answer_blocks(found: FullAnswer) -> list[Block]:
     """Headline, replay, stages, where the time goes, memory of the fullest device, what would help."""
-    if found.price is None or found.graph is None or found.causes is None:
-        return [f"{found.label}: {found.status}: {found.reason}"]
-    blocks: list[Block] = [f"{found.label}: {_headline(found, found.price)}"]
-    if found.replay is not None:
-        blocks.append(replay_sentence(found.replay.batch_s, found.replay_note))
-    blocks += [_stage_table(found.graph, found.price), causes_sentence(found.causes), memory_sentence(found.price)]
+    if found.price is None or found.graph is None or found.causes is None or found.replay is None:
+        blocks: list[Block] = [f"{found.label}: {found.status}: {found.reason}"]
+    else:
+        blocks = [
+            f"{found.label}: {_headline(found, found.price)}",
+            replay_sentence(found.replay.batch_s, found.replay_note),
+            _stage_table(found.graph, found.price),
+            causes_sentence(found.causes),
+            memory_sentence(found.price),
+        ]
+        blocks += [f"- {remedy}" for remedy in found.remedies]
+    if found.alternative is not None:
+        blocks += alternative_blocks(found, found.alternative)
     return blocks
+
+
+def alternative_blocks(found: FullAnswer, alternative: FullAlternative) -> list[Block]:
+    """The plan asked about beside the best."""
+    blocks: list[Block] = [f"Why not {choices_asked(alternative.limits)}? {alternative.text}"]
+    if alternative.launch_note:
+        blocks.append(alternative.launch_note)
+    other = alternative.placement.best
+    if other is None:
+        return blocks
+    if found.causes is not None and found.price is not None and alternative.loss_s:
+        blocks.append(_comparison(found.causes, found.price, other, alternative.loss_s))
+    proof = f"{alternative.placement.status}, none such is faster than {alternative.placement.bound_s:.6g} s"
+    return [*blocks, f"the alternative: {plan_sentence(other.plan, other.num_cluster_devices)}; {proof}"]
+
+
+def choices_asked(limits: FullLimits) -> str:
+    """The choices an alternative keeps to."""
+    chosen = {name: getattr(limits, name) for name in limits.__slots__}
+    told = {name: ("off", "on")[value] if isinstance(value, bool) else value for name, value in chosen.items()}
+    return ", ".join(f"{name} {value}" for name, value in told.items() if value is not None)
+
+
+def _comparison(causes: TimeCauses, best: FullPrice, other: FullPrice, loss_s: dict[str, float]) -> TextTable:
+    pairs = [("batch s", best.batch_s, other.batch_s)]
+    for name, lost_s in loss_s.items():
+        here_s = getattr(causes, f"{name}_s")
+        pairs.append((name, here_s, here_s + lost_s))
+    rows = [
+        (name, f"{here:.6g}", f"{there:.6g}", f"{there - here:+.4g}")
+        for name, here, there in pairs
+        if here or there
+    ]
+    left, other_left = _left_gib(best), _left_gib(other)
+    rows.append(("memory left GiB", f"{left:.4g}", f"{other_left:.4g}", f"{other_left - left:+.4g}"))
+    return TextTable(headings=("", "optimum", "alternative", "difference"), rows=tuple(rows), left=frozenset({""}))
+
+
+def _left_gib(price: FullPrice) -> float:
+    return (price.device_memory_bytes - max(device.total_bytes for device in price.devices)) / GIB
 
 
 def plan_sentence(plan: FullPlan, num_cluster_devices: int) -> str:

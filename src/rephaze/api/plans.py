@@ -67,24 +67,25 @@ def place_model(
 
 
 def place_problems(
-    paths: Sequence[str | Path], *, why: str | PlanLimits | None = None, on_step: OnStep = ignore_step
+    paths: Sequence[str | Path], *, why: str | None = None, on_step: OnStep = ignore_step
 ) -> Iterator[tuple[str, PlacedModel | FullAnswer | BadProblem]]:
     """The fastest plan of every problem in problem files of format 1 or 2, with its label.
 
     Args:
         paths: ``.json`` files, or ``.jsonl`` with a problem a line.
-        why: As in ``place_model``.
+        why: As in ``place_model``; files of format 2 have more choices.
         on_step: Told what is being done.
     """
-    limits = _ready(why, on_step)
+    _ready(None, on_step)
     from rephaze.place.problem_file import parse_problem
+    from rephaze.place.why_not import parse_limits
 
     on_step("placing")
 
     def placed(label: str, data: dict[str, Any]) -> PlacedModel | FullAnswer:
         if is_full(data):
-            return place_full_problem(label, data, limits)
-        return _placed(label, parse_problem(data), limits)
+            return place_full_problem(label, data, why)
+        return _placed(label, parse_problem(data), parse_limits(why) if why else None)
 
     return answer_all(paths, placed)
 
@@ -137,7 +138,7 @@ def evaluate_plans(
 
     Args:
         paths: ``.json`` files, or ``.jsonl`` with a plan a line.
-        timeline: Also tell what every stage does when (cost model ``1f1b``).
+        timeline: Also tell what every stage does when (not of cost model ``paper``).
     """
     from rephaze.place.problem_file import parse_plan
 

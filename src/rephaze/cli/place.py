@@ -39,7 +39,9 @@ def place(
     why: Annotated[
         str,
         typer.Option(
-            "--why", help="Compare with the best plan under these choices: tp, pp, dp, microbatch, recompute."
+            "--why",
+            help="Compare with the best plan under these choices: tp, pp, dp, microbatch, recompute; of files of "
+            "format 2 any decision, or family=any for what it costs that a plan can be launched.",
         ),
     ] = "",
     json: JsonOption = False,
@@ -50,6 +52,7 @@ def place(
     nothing fits; 4: the work limit was reached before a plan was found.
 
     Examples: [bold]rephaze place gpt3.json --why tp=8,pp=4[/] |
+    [bold]rephaze place llama.json --why sharding=weights,schedule=1f1b[/] |
     [bold]rephaze place gpt3-175b --chip tpuv4 --devices 1024 --global-batch 4096[/]
     """
     from rephaze.api import place_model

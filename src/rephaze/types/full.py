@@ -111,6 +111,29 @@ class FullGraph:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class FullLimits:
+    """Choices made beforehand; None leaves one to the solver."""
+
+    tp: int | None = None
+    sp: bool | None = None
+    cp: int | None = None
+    ep: int | None = None
+    etp: int | None = None
+    dp: int | None = None
+    pp: int | None = None
+    microbatch: int | None = None
+    order: DeviceOrder | None = None
+    sharding: Sharding | None = None
+    shard_group: int | None = None
+    reshard: bool | None = None
+    schedule: PipelineSchedule | None = None
+    chunks: int | None = None
+    keep: int | None = None
+    """Position of all stages."""
+    family: PlanFamily | None = None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class PlanOptions:
     """What a plan may choose from."""
 
@@ -124,6 +147,8 @@ class PlanOptions:
     overlap: bool = False
     """Gradients are summed behind the backward pass, weights gathered before the forward pass needs them."""
     family: PlanFamily = PlanFamily.ANY
+    limits: FullLimits | None = None
+    """Of all these only plans with these degrees, order, sharding and schedule."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
