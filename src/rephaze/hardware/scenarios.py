@@ -171,7 +171,7 @@ class ScenarioFile(_Strict):
     plans: PlansFile | None = None
 
 
-SCENARIOS = ("default", "coarse", "paper")
+SCENARIOS = ("default", "full", "paper")
 
 
 def load_scenario(name_or_path: str) -> Scenario:

@@ -225,8 +225,9 @@ class ChipSolver:
         cycles = []
         for kind in range(len(work.passes(cut))):
             self.stop.check()
-            if times is Times.SCHEDULED:
-                cycles.append(self.pass_times(work, cut, microbatch, kind, direction).cycles)
+            if times is Times.SCHEDULED or (cut.cp == 1 and times is not Times.MAPPED):
+                found = self.pass_times(work, cut, microbatch, kind, direction, hurried=times is Times.HURRIED)
+                cycles.append(found.cycles if times is Times.SCHEDULED else found.bound_cycles)
                 continue
             forms = range(len(work.forms(cut)) if cut.cp > 1 else 1)
             keys = [_Pass(work.name, cut, microbatch, form, kind, direction) for form in forms]
@@ -234,8 +235,7 @@ class ChipSolver:
                 cycles.append(min(self._pass_bound(work, key) for key in keys))
             else:
                 hurried = times is Times.HURRIED
-                found = (self._form_times(work, key, hurried=hurried) for key in keys)
-                cycles.append(min(one.bound_cycles for one in found))
+                cycles.append(min(self._form_times(work, key, hurried=hurried).bound_cycles for key in keys))
         return seconds_of(cycles, self.chip.clock_hz)
 
     def _pass_bound(self, work: ModelWork, key: _Pass) -> int:

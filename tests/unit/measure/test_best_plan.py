@@ -6,17 +6,17 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from rephaze.measure import best_plan
 from rephaze.measure.best_plan import Stage, UnitSearch
-from rephaze.measure.chip_solver import UnitAnswer
 from rephaze.measure.layer_bounds import ModelBounds
 from rephaze.measure.model_work import Memory, Unit
 from rephaze.measure.objective import ChipWorth
+from rephaze.measure.unit_answer import UnitAnswer
+from rephaze.types.cut import GraphCut
 from rephaze.types.placement import RecomputePolicy
 from rephaze.types.stopping import StoppedError, StopSignal
 
 SMALL, LARGE = Memory(8, 1.0), Memory(16, 1.0)
-UNITS = tuple(Unit(tp, 1, RecomputePolicy.AUTO) for tp in (1, 2, 4))
+UNITS = tuple(Unit(GraphCut(tp=tp), 1, RecomputePolicy.AUTO) for tp in (1, 2, 4))
 
 
 class KnownAnswers:
@@ -30,6 +30,9 @@ class KnownAnswers:
     def _note(self, kind, unit):
         self.asked.append((kind, unit.tp))
         return UNITS.index(unit)
+
+    def placed_bound_s(self, _work, unit, _memory, _layer_s, _cutoff_s):
+        return self.bounds[UNITS.index(unit)]
 
     def bound_batch_s(self, _work, unit, _memory, _cutoff_s):
         return self.mapped[self._note("mapped", unit)]
@@ -50,13 +53,12 @@ class KnownAnswers:
 
 
 @pytest.fixture
-def search(monkeypatch):
+def search():
     def make(solver, worth=None, least_j=0.0):
-        monkeypatch.setattr(best_plan, "placed_bound_s", lambda _work, unit, *_: solver.bounds[UNITS.index(unit)])
         column = np.array(solver.bounds)[:, None]
         layers = np.zeros((len(UNITS), 1, 1))
         bounds = ModelBounds(batch_s_uc=column, forward_s_kct=layers, backward_s_kct=layers)
-        work = SimpleNamespace(name="model", units=UNITS, pairs=tuple((unit.tp, 1) for unit in UNITS))
+        work = SimpleNamespace(name="model", units=UNITS, pairs=tuple((unit.cut, 1) for unit in UNITS))
         return UnitSearch(solver, work, LARGE, bounds, worth or ChipWorth(global_batch=60), least_j)
 
     return make
