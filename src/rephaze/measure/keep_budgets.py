@@ -1,9 +1,9 @@
 """How many bytes a layer keeps at each position of its list, the same on every chip.
 
-What is worth keeping depends on the times of a chip, but lists of different bytes could not be compared: a
-bound from shorter times would say nothing of another list. So bytes are fixed by a machine of reference, at the points of
-its front, and a chip fills in the least it must replay within each. Lists of all layer types have one length, so
-that one position for a whole stage asks about the same of all its layers.
+What is worth keeping depends on the times of a chip, but lists of different bytes could not be compared: a bound
+from shorter times would say nothing of another list. So bytes are fixed by a machine of reference, at the points
+of its front, and a chip fills in the least it must replay within each. Lists of all layer types have one length,
+so that one position for a whole stage asks about the same of all its layers.
 """
 
 from __future__ import annotations

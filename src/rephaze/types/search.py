@@ -103,6 +103,22 @@ class ModelPlan:
     chunks: int = 1
 
     @property
+    def choices(self) -> str:
+        """What it chose beyond tp, dp, pp, microbatch and replay, in words; empty if nothing."""
+        parts = ["sp"] if self.sp else []
+        parts += [f"{name} {value}" for name, value in (("cp", self.cp), ("ep", self.ep)) if value > 1]
+        if self.sharding is not Sharding.NONE:
+            again = ", gathered for every pass" if self.reshard else ""
+            parts.append(f"{self.sharding} sharded over {self.shard_group}{again}")
+        if self.chunks > 1:
+            parts.append(f"{self.schedule} with {self.chunks} chunks a device")
+        elif self.schedule is not PipelineSchedule.ONE_F_ONE_B:
+            parts.append(str(self.schedule))
+        if self.order is not DeviceOrder.DP_OUTER and self.dp > 1 and self.pp > 1:
+            parts.append(str(self.order))
+        return ", ".join(parts)
+
+    @property
     def num_devices(self) -> int:
         """In use; under cost models other than ``full`` layers that are not sharded leave some idle."""
         return self.dp * self.pp * self.tp * self.cp
