@@ -126,6 +126,7 @@ class FullPlanner:
                 memory_bytes=price.devices[at % plan.pp].total_bytes,
                 recompute=_kept_said(stage.keep, num_positions),
                 keep=stage.keep,
+                layers=stage.layers,
             )
             for at, (stage, load_s) in enumerate(zip(plan.stages, price.stage_load_s, strict=True))
         )

@@ -72,6 +72,8 @@ class StagePlan:
     """A mode; under cost model ``full`` what is kept, in words."""
     keep: int = 0
     """Under cost model ``full``: the position in its layers' lists of what to keep."""
+    layers: tuple[int, ...] = ()
+    """Under cost model ``full``: positions of its layers in the model."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -72,18 +72,29 @@ class WinnerCheck:
         graph = work.graph(cut)
         return [
             (
-                self._pass(work, f"{kind.name} forward", kind.forward, plan.microbatch),
-                self._pass(work, f"{kind.name} backward", kind.backward, plan.microbatch),
+                self.derived(work, f"{kind.name} forward", kind.forward, plan.microbatch),
+                self.derived(work, f"{kind.name} backward", kind.backward, plan.microbatch),
             )
             for kind in graph.layer_types
         ]
 
-    def _pass(self, work: ModelWork, label: str, graph: OpGraph, microbatch: int) -> DerivedPass:
+    def op_figures(self, work: ModelWork, graph: OpGraph, microbatch: int) -> tuple[Floats, Floats]:
+        """Seconds and joules of each operator alone, in its fastest way."""
+        tables = [own.exact(graph, microbatch) for own in self._estimators(work)]
+        problem = schedule_problem(graph, tables, self.chip, self.exclusion)
+        seconds = np.array([min(way.cycles for way in op.ways) / self.chip.clock_hz for op in problem.ops])
+        return seconds, np.array([_energy_j(op) for op in problem.ops])
+
+    def _estimators(self, work: ModelWork) -> list[Estimator]:
         # A memo of its own: nothing the search or another pass computed is used.
-        estimator, *narrower = (
+        return [
             Estimator(chip_table([self.chip]), self.energy, work.scenario.cluster, self.model, GemmMemo(), share)
             for share in ((1.0, HALF) if self.model.has_memory_terms else (1.0,))
-        )
+        ]
+
+    def derived(self, work: ModelWork, label: str, graph: OpGraph, microbatch: int) -> DerivedPass:
+        """One pass, timed and scheduled afresh."""
+        estimator, *narrower = self._estimators(work)
         table = estimator.exact(graph, microbatch)
         tables = [table, *(own.exact(graph, microbatch) for own in narrower)]
         problem = schedule_problem(graph, tables, self.chip, self.exclusion)
