@@ -25,7 +25,7 @@ def model_blocks(model: Model) -> list[Block]:
     """A model in a sentence, and its layer types."""
     headline = (
         f"{model.name}: {amount(model.num_parameters)} parameters, {len(model.layer_names)} layers, "
-        f"{model.seq_len:,} tokens a sample, {model.dtype}, {model.attention} attention, tp {model.tp}; "
+        f"{model.seq_len:,} tokens a sample, {model.dtype}, {model.attention} attention, {model.cut_text}; "
         f"legal tp {', '.join(map(str, model.legal_tp))}"
     )
     return [headline, layer_table(model)]
@@ -47,7 +47,7 @@ def layer_table(model: Model, microbatch: int = 1) -> TextTable:
         for sizes in model.layer_sizes(microbatch)
     )
     headings = ("layer type", "layers", "params", "FLOP fwd", "FLOP bwd", "saved", "input", "working")
-    title = f"{model.name} at tp {model.tp}, microbatch {microbatch}"
+    title = f"{model.name} at {model.cut_text}, microbatch {microbatch}"
     return TextTable(headings=headings, rows=rows, left=frozenset({"layer type"}), title=title)
 
 

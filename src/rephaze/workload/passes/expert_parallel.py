@@ -304,7 +304,8 @@ class _PassSpreader:
                 target=f"collective.{kind}",
                 kind=OpKind.COLLECTIVE,
                 module=op.module,
-                gradient=op.gradient,
+                # A weight's product may be the first to read what the input's needs as well.
+                gradient=Gradient.INPUT if op.gradient is Gradient.WEIGHT else op.gradient,
                 collective=CollectiveDims(
                     kind=kind,
                     payload_bytes=payload_bytes,

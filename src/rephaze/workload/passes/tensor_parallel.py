@@ -48,6 +48,8 @@ def shard_graph(
     """
     if graph.tp != 1 or graph.is_fused:
         raise SpecError("graph", graph.name, "must be at tp 1 and not fused", "shard first, then fuse")
+    if graph.cp != 1 or graph.ep != 1:
+        raise SpecError("graph", graph.name, "must be at cp 1 and ep 1", "cut it by all degrees at once")
     if tp not in graph.legal_tp:
         raise SpecError("tp", tp, f"{graph.name} allows {', '.join(map(str, graph.legal_tp))}")
     if sequence_parallel and graph.seq_len % tp:
