@@ -18,6 +18,7 @@ from rephaze.types.full import (
     FullProblem,
     PipelineSchedule,
     PlanFamily,
+    ShardGroups,
     Sharding,
 )
 from rephaze.units import GIB
@@ -130,6 +131,8 @@ def _legal_values(problem: FullProblem, name: str) -> list[Any]:
         return [one for one in PlanFamily if _has_layouts(_of_family(problem, one), problem.graphs)]
     if name == "keep":
         return []  # any position is legal
+    if name != "shard_group":  # any size will do
+        problem = replace(problem, options=replace(problem.options, shard_group=(ShardGroups.ALL,)))
     found = {getattr(layout, name) for graph in problem.graphs for layout in layouts(problem, graph)}
     return sorted(found)
 

@@ -46,11 +46,11 @@ def test_experts_that_fit_no_mesh():
 
 
 def test_missing_memory_is_told_by_device_and_purpose():
-    # Two devices of 1 and 3 layers with 2 and 1 microbatches in flight: 3 times 0.25 GB kept and 0.75 GB rebuilt on
-    # the second. Three devices have 3 in flight on the first, four have 4.
+    # Three devices of 1, 1 and 2 layers with 3, 2 and 1 microbatches in flight: 3 x 0.25 GB kept and 0.75 GB
+    # rebuilt on the first. Four devices have 4 in flight on the first; two of 1 and 3 layers need as much.
     obstacle = why_nothing_fits(problem_of(line(), memory_bytes=1e9, num_devices=4, global_batch=4))
     assert obstacle.needed_bytes == pytest.approx(1.5e9)
-    assert "pp 2, dp 2, microbatch 1, 1f1b, keep 1, needs 1.397 GiB on device 1" in obstacle.text
+    assert "pp 3, dp 1, microbatch 1, 1f1b, keep 1, needs 1.397 GiB on device 0" in obstacle.text
     assert "(kept 0.698, replay 0.698)" in obstacle.text
     assert obstacle.text.endswith("no plan needs less")
 
