@@ -192,13 +192,20 @@ class ChipSolver:
             return 0
         key = (work.name, cut, microbatch, kind)
         if key not in self._fastest:
-
-            def both(form: int) -> int:
-                passes = (_Pass(work.name, cut, microbatch, form, kind, at) for at in (FORWARD, BACKWARD))
-                return sum(self._form_times(work, one, hurried=False).cycles for one in passes)
-
-            self._fastest[key] = min(range(len(work.forms(cut))), key=both)
+            forward, backward = (
+                self.form_times(work, cut, microbatch, kind, direction) for direction in (FORWARD, BACKWARD)
+            )
+            both = [one.cycles + other.cycles for one, other in zip(forward, backward, strict=True)]
+            self._fastest[key] = both.index(min(both))
         return self._fastest[key]
+
+    def form_times(
+        self, work: ModelWork, cut: GraphCut, microbatch: int, kind: int, direction: int
+    ) -> list[PassTimes]:
+        """The scheduled pass in every form of the cut."""
+        forms = range(len(work.forms(cut)))
+        keys = [_Pass(work.name, cut, microbatch, form, kind, direction) for form in forms]
+        return [self._form_times(work, key, hurried=False) for key in keys]
 
     def _form_times(self, work: ModelWork, key: _Pass, *, hurried: bool) -> PassTimes:
         if key in self._times:
