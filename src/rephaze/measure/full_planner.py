@@ -100,10 +100,20 @@ class FullPlanner:
         graph = retimed_graph(problem.graphs[0], self.times().by_layer(self.work.layer_type_of))
         return problem.with_graphs((graph,))
 
-    def priced(self, plan: FullPlan) -> FullPrice:
-        """A plan priced by the independent evaluator, with this chip's layer times."""
-        problem = self.problem()
+    def priced(self, plan: FullPlan, problem: FullProblem | None = None) -> FullPrice:
+        """A plan priced by the independent evaluator, with this chip's layer times.
+
+        Args:
+            plan: Of the unit.
+            problem: What ``problem`` gave before, to be spared its making.
+        """
+        problem = problem or self.problem()
         return price_full_plan(problem, problem.graphs[0], plan)
+
+    def least_ratio(self) -> float:
+        """The most any pass could shrink, as bound over time; 1 if all schedules are proven."""
+        exact, least = (np.concatenate(self._columns(times)) for times in (Times.SCHEDULED, Times.LEAST))
+        return float(np.min(least[exact > 0] / exact[exact > 0], initial=1.0))
 
     def model_plan(self, answer: UnitAnswer) -> ModelPlan:
         """The answer as it is reported, stage by stage."""

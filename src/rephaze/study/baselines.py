@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from rephaze.hardware.presets import preset_chip
 from rephaze.hardware.template import build_chips
+from rephaze.measure.rule_plans import PlanRule
 from rephaze.search.bounded_designs import BoundedDesigns
 from rephaze.search.workers.base import InProcess
 from rephaze.study.bayes import minimise, unit_features
@@ -76,6 +77,11 @@ def tpuv4_of(space: DesignSpace) -> Chip:
 def chip_with_expert_plans(yardstick: Yardstick, name: str, chip: Chip) -> Baseline:
     """One chip as it is, with the expert's plans."""
     return _measured(name, chip, yardstick.with_expert_plans)
+
+
+def chip_with_rule_plans(yardstick: Yardstick, name: str, chip: Chip, rule: PlanRule) -> Baseline:
+    """One chip as it is, with what a practitioner's rule gives."""
+    return _measured(name, chip, lambda one: yardstick.with_expert_plans(one, rule))
 
 
 def chip_with_searched_plans(yardstick: Yardstick, name: str, chip: Chip) -> Baseline:

@@ -6,7 +6,8 @@ import pytest
 
 from rephaze.hardware.presets import preset_chip
 from rephaze.measure import expert_plans
-from rephaze.measure.expert_plans import ExpertPlanner, expert_degrees, split_evenly
+from rephaze.measure.even_stages import split_evenly
+from rephaze.measure.expert_plans import ExpertPlanner, expert_degrees
 from rephaze.measure.model_work import Memory, ModelWork
 from rephaze.measure.stage_planner import StagePlanner
 from rephaze.search.evaluator import SpaceEvaluator
