@@ -32,7 +32,7 @@ class Judgement(Shown):
 
     @property
     def loss(self) -> float:
-        """How much more than it the best of the space might reach, at most, as a part of that; 1 if it has nothing."""
+        """What it lacks of the bound, as a part of that: of the best of the space it lacks no more."""
         return max(0.0, 1.0 - self.value / self.bound) if self.bound > 0 else 0.0
 
     def record(self) -> dict[str, Any]:
@@ -97,7 +97,8 @@ def judge_plan(plan_file: str | Path) -> Judgement:
 
     Example:
         >>> import json, pathlib, rephaze
-        >>> layer = {"param_bytes": 1e9, "forward_s": 0.01, "backward_s": 0.02, "keep": [{"bytes": 1e8, "replay_s": 0}]}
+        >>> layer = {"param_bytes": 1e9, "forward_s": 0.01, "backward_s": 0.02}
+        >>> layer |= {"keep": [{"bytes": 1e8, "replay_s": 0}]}
         >>> problem = {
         ...     "format": "rephaze.placement-problem/2",
         ...     "cost_model": "full",
