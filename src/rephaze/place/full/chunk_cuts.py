@@ -1,8 +1,8 @@
 """Cuts that are looked at one by one: all of them where they are few, else those of equal numbers of blocks.
 
-Equal numbers of blocks: every chunk (stage) has as many repeated blocks as every other, the first and the last may have
-fewer; layers that are no blocks go with the block before them, those before the first block with the first chunk.
-Where no layer is marked as a block, all count as one.
+Equal numbers of blocks: every chunk (stage) has as many repeated blocks as every other, the first and the last may
+have fewer; layers that are no blocks go with the block before them, those before the first block with the first
+chunk. Where no layer is marked as a block, all count as one.
 
 Axis letters: c = chunk, d = device, u = place between layers, q = figure, i = block.
 """

@@ -1,10 +1,11 @@
 """One cut into chunks (``interleaved``): the best choice of what each chunk keeps, and its time.
 
-Devices share no choice: each has some choices that fit, told apart by its own time, its longest chunk, and when it is
-done with the sums of its gradients. A batch takes the largest of each over the devices, so devices are joined one
-after another, and of two sets of choices the one that is nowhere better goes.
+Devices share no choice: each has some choices that fit, told apart by its own time, its longest chunk, and when it
+is done with the sums of its gradients. A batch takes the largest of each over the devices, so devices are joined
+one after another, and of two sets of choices the one that is nowhere better goes.
 
-Axis letters: d = device, c = chunk of a device, m = moment, x = choice of a device, l = label, q = figure.
+Axis letters: d = device, c = chunk of a device, m = moment, x = choice of a device, l = label, q = figure,
+k = point of ``keep``.
 """
 
 from __future__ import annotations
@@ -49,6 +50,10 @@ MAX_JOINED = 2048
 MAX_POINTS = 4096
 """Choices of one device that are looked at; where there are more, its chunks share one point of ``keep``."""
 OWN_S, LONGEST_S, LATE_S = 0, 1, 2
+"""Figures of a choice."""
+NUM_CHUNK = 6
+LOAD_S, BUSY_S, KEPT_BYTES, LOST_BYTES, EXPOSED_S, COMPUTE_S = range(NUM_CHUNK)
+"""Figures of a chunk at one point of ``keep``."""
 
 
 class Crew(NamedTuple):
@@ -67,10 +72,14 @@ class Crew(NamedTuple):
     next_lq: Floats
     next_points_ld: Ints
     point_c: Ints
+    chunk_ckq: Floats
+    sum_cq: Floats
+    """Of a device's chunks: sums of gradients, weights gathered once, and their sum less the forward compute."""
+    trial_c: Ints
 
 
 @inner
-def make_crew(num_layers: int, most_chunks: int) -> Crew:
+def make_crew(num_layers: int, most_chunks: int, num_points: int) -> Crew:
     """For pipelines of up to half as many devices as layers."""
     most_devices = num_layers // 2 + 1
     return Crew(
@@ -85,6 +94,9 @@ def make_crew(num_layers: int, most_chunks: int) -> Crew:
         np.zeros((MAX_JOINED, 3)),
         np.zeros((MAX_JOINED, most_devices), dtype=np.int64),
         np.zeros(max(num_layers, 1), dtype=np.int64),
+        np.zeros((most_chunks, num_points, NUM_CHUNK)),
+        np.zeros((most_chunks, 3)),
+        np.zeros(most_chunks, dtype=np.int64),
     )
 
 
@@ -139,49 +151,82 @@ class Spread(NamedTuple):
 
 
 @inner
-def _list_choices(device: int, spread: Spread, costs: Costs, asked: Asked, num_points: int, crew: Crew) -> bool:
-    """The choices of a device that fit and are nowhere worse than another; whether all were kept."""
-    pp, num_chunks = asked.pp, asked.chunks
-    start_c, span_ejq = spread.start_c, spread.span_ejq
+def _fill_rows(device: int, spread: Spread, costs: Costs, asked: Asked, num_points: int, crew: Crew) -> float:
+    """The figures of a device's chunks by point; gives back the bytes it holds whatever is kept."""
     own, experts, pair, largest, working = 0.0, 0.0, 0.0, 0.0, 0.0
-    total_points = 1
-    for at in range(num_chunks):
-        c = device + at * pp
-        row = span_ejq[start_c[c + 1], start_c[c + 1] - start_c[c] - 1]
+    for at in range(asked.chunks):
+        c = device + at * asked.pp
+        row = spread.span_ejq[spread.start_c[c + 1], spread.start_c[c + 1] - spread.start_c[c] - 1]
         own += row[OWN]
         experts += row[EXPERTS]
         pair = max(pair, row[PAIR])
         largest = max(largest, row[LARGEST])
         working = max(working, row[WORKING])
-        total_points = min(total_points * num_points, MAX_POINTS + 1)
-    is_shared = total_points > MAX_POINTS
+        crew.sum_cq[at, 0] = row[ALL_COPIES] if costs.gathers else row[ALL_SYNCS]
+        crew.sum_cq[at, 1], crew.sum_cq[at, 2] = row[REGATHER], row[ALL_GATHERS] - row[COMPUTE]
+        for k in range(num_points):
+            point = NUM_SPAN + NUM_POINT * k
+            figures = crew.chunk_ckq[at, k]
+            figures[LOAD_S] = row[COMES] + row[FORWARD] + row[RETURNS] + row[point + BACKWARD]
+            figures[BUSY_S] = figures[LOAD_S] + row[point + TAIL]
+            figures[KEPT_BYTES], figures[LOST_BYTES] = row[point + KEPT], row[point + LOST]
+            figures[EXPOSED_S], figures[COMPUTE_S] = row[point + EXPOSED], row[point + BACKWARD]
     fixed = costs.own_ratio * own + costs.expert_ratio * experts + working
-    fixed += costs.pair_ratio * pair + costs.largest_ratio * largest
-    found, is_complete = 0, True
-    for code in range(num_points if is_shared else total_points):
-        lost, rest = 0.0, code
+    return fixed + costs.pair_ratio * pair + costs.largest_ratio * largest
+
+
+@inner
+def _fits(device: int, fixed: float, memory_bytes: float, num_chunks: int, crew: Crew) -> bool:
+    """Whether so many bytes and what is kept at the points ``crew.trial_c`` fit at every moment."""
+    for m in range(crew.num_moments_d[device]):
+        held = 0.0
         for at in range(num_chunks):
-            k = code if is_shared else rest % num_points
+            held += crew.in_flight_dmc[device, m, at] * crew.chunk_ckq[at, crew.trial_c[at], KEPT_BYTES]
+        if fixed + held > memory_bytes:
+            return False
+    return True
+
+
+@inner
+def _late_s(costs: Costs, num_chunks: int, crew: Crew) -> float:
+    """What of a device's sums nothing hides, at the points ``crew.trial_c``."""
+    sync_s, regather_s = 0.0, 0.0
+    for at in range(num_chunks - 1, -1, -1):  # the backward pass starts with the last layers
+        figures = crew.chunk_ckq[at, crew.trial_c[at]]
+        if costs.gathers or not costs.overlap:
+            sync_s += crew.sum_cq[at, 0]
+            regather_s += crew.sum_cq[at, 1]
+        else:
+            sync_s = max(figures[EXPOSED_S], sync_s + crew.sum_cq[at, 0] - figures[COMPUTE_S])
+            regather_s = max(crew.sum_cq[at, 1], crew.sum_cq[at, 2] + regather_s)
+    return sync_s + regather_s
+
+
+@inner
+def _list_choices(device: int, spread: Spread, costs: Costs, asked: Asked, num_points: int, crew: Crew) -> bool:
+    """The choices of a device that fit and are nowhere worse than another; whether all were kept."""
+    num_chunks, memory_bytes = asked.chunks, costs.memory_bytes
+    fixed = _fill_rows(device, spread, costs, asked, num_points, crew)
+    trial_c, found, is_complete = crew.trial_c, 0, True
+    crew.num_choices_d[device] = 0
+    trial_c[:num_chunks] = num_points - 1
+    if not _fits(device, fixed, memory_bytes, num_chunks, crew):
+        return True  # no choice keeps less
+    num_codes = 1
+    for _ in range(num_chunks):
+        num_codes = min(num_codes * num_points, MAX_POINTS + 1)
+    is_shared = num_codes > MAX_POINTS
+    for code in range(num_points if is_shared else num_codes):
+        rest, own_s, longest_s, lost = code, 0.0, 0.0, 0.0
+        for at in range(num_chunks):
+            trial_c[at] = code if is_shared else rest % num_points
             rest //= num_points
-            row = span_ejq[
-                start_c[device + at * pp + 1], start_c[device + at * pp + 1] - start_c[device + at * pp] - 1
-            ]
-            lost = max(lost, row[NUM_SPAN + NUM_POINT * k + LOST])
-        is_fitting = True
-        for m in range(crew.num_moments_d[device]):
-            held, rest = 0.0, code
-            for at in range(num_chunks):
-                k = code if is_shared else rest % num_points
-                rest //= num_points
-                c = device + at * pp
-                row = span_ejq[start_c[c + 1], start_c[c + 1] - start_c[c] - 1]
-                held += crew.in_flight_dmc[device, m, at] * row[NUM_SPAN + NUM_POINT * k + KEPT]
-            if fixed + held + lost > costs.memory_bytes:
-                is_fitting = False
-                break
-        if not is_fitting:
+            own_s += crew.chunk_ckq[at, trial_c[at], BUSY_S]
+            longest_s = max(longest_s, crew.chunk_ckq[at, trial_c[at], LOAD_S])
+            lost = max(lost, crew.chunk_ckq[at, trial_c[at], LOST_BYTES])
+        if own_s > asked.most_s or not _fits(device, fixed + lost, memory_bytes, num_chunks, crew):
             continue
-        own_s, longest_s, late_s = _device_times(device, code, is_shared, num_points, spread, costs, asked)
+        late_s = own_s + _late_s(costs, num_chunks, crew)
         is_needless, kept = False, 0
         for x in range(found):
             figures = crew.choice_dxq[device, x]
@@ -210,34 +255,6 @@ def _list_choices(device: int, spread: Spread, costs: Costs, asked: Asked, num_p
             break  # to keep everything is the fastest
     crew.num_choices_d[device] = found
     return is_complete
-
-
-@inner
-def _device_times(
-    device: int, code: int, is_shared: bool, num_points: int, spread: Spread, costs: Costs, asked: Asked
-) -> tuple[float, float, float]:
-    """Its own time a microbatch, its longest chunk, and its own time with the sums that nothing hides."""
-    pp, num_chunks = asked.pp, asked.chunks
-    own_s, longest_s, sync_s, regather_s = 0.0, 0.0, 0.0, 0.0
-    divisor = num_points ** (num_chunks - 1)
-    for at in range(num_chunks - 1, -1, -1):  # the backward pass starts with the last layers
-        k = code if is_shared else code // divisor % num_points
-        divisor = max(divisor // num_points, 1)
-        c = device + at * pp
-        row = spread.span_ejq[spread.start_c[c + 1], spread.start_c[c + 1] - spread.start_c[c] - 1]
-        point = NUM_SPAN + NUM_POINT * k
-        load_s = row[COMES] + row[FORWARD] + row[RETURNS] + row[point + BACKWARD]
-        own_s += load_s + row[point + TAIL]
-        longest_s = max(longest_s, load_s)
-        if costs.gathers:
-            sync_s += row[ALL_COPIES]
-        elif costs.overlap:
-            sync_s = max(row[point + EXPOSED], sync_s + row[ALL_SYNCS] - row[point + BACKWARD])
-            regather_s = max(row[REGATHER], row[ALL_GATHERS] - row[COMPUTE] + regather_s)
-        else:
-            sync_s += row[ALL_SYNCS]
-            regather_s += row[REGATHER]
-    return own_s, longest_s, own_s + sync_s + regather_s
 
 
 @inner

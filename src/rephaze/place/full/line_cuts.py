@@ -116,9 +116,9 @@ def make_room(num_layers: int, num_points: int) -> Room:
 def stage_time(total_s: float, most_q: Floats, pp: int, count: int, is_zero_bubble: bool) -> float:
     """The time of a batch from what adds up and from the largest figures of any stage."""
     if not is_zero_bubble:
-        return total_s + (count - 1) * most_q[0] + most_q[1] + most_q[2] + most_q[3]
+        return float(total_s + (count - 1) * most_q[0] + most_q[1] + most_q[2] + most_q[3])
     fill_s = zero_bubble_fill(pp, count, most_q[0], most_q[2], most_q[1], most_q[3])
-    return total_s + (count - 1) * most_q[0] + fill_s + max(most_q[0], most_q[4]) + most_q[5]
+    return float(total_s + (count - 1) * most_q[0] + fill_s + max(most_q[0], most_q[4]) + most_q[5])
 
 
 @inner
@@ -136,11 +136,11 @@ def stage_figures(costs: Costs, row: Floats, k: int, most_q: Floats) -> float:
         input_s = returns_s + row[at + INPUT]
         most_q[0], most_q[1], most_q[2], most_q[3] = load_s, input_s, ahead_s + input_s, ahead_s
         most_q[4], most_q[5] = load_s + row[at + EXPOSED] + row[REGATHER], step_s
-        return row[ALL_TIED]
+        return float(row[ALL_TIED])
     most_q[0], most_q[1], most_q[2] = load_s + row[at + TAIL], row[at + EXPOSED], step_s
     most_q[3] = row[REGATHER]
     most_q[4] = most_q[5] = 0.0
-    return load_s + row[ALL_TIED]
+    return float(load_s + row[ALL_TIED])
 
 
 @inner
@@ -171,8 +171,7 @@ def best_line_cut(
 ) -> tuple[float, bool]:
     """The least time below the limit, and whether all cuts were looked at; the cut itself is in ``room``.
 
-    ``room`` must hold the layers' transfers and the least times of the first layers. ``floor_q``: what each maximum
-    is at least, of every cut.
+    ``room`` must hold the least times of the first layers. ``floor_q``: the least of each maximum.
     """
     num_layers, num_points = len(line.forward_s_v), line.compute_s_vk.shape[1]
     pp, count, is_zero_bubble = asked.pp, asked.num_microbatches, costs.is_zero_bubble

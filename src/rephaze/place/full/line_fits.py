@@ -1,6 +1,6 @@
 """Whether a line can be cut into stages that all fit and are all fast enough; and the least its first layers take.
 
-Both look at parameters without copies of tied weights and at the least message, so what they say holds of every cut.
+Both look at parameters without copies of tied weights and at the least message: what they say holds of every cut.
 
 Axis letters: v = layer, u = place between layers, k = point of ``keep``, q = figure.
 """
@@ -41,8 +41,8 @@ class Asked(NamedTuple):
 def can_be_cut(line: Line, costs: Costs, link_vq: Floats, asked: Asked, run_kq: Floats) -> bool:
     """Whether stages filled from the last to the first, each as far as memory and time allow, hold all layers.
 
-    A run that fits still does without some of its layers, with fewer microbatches in flight too: so if these stages
-    do not hold all layers, none do. Of ``interleaved`` this is not asked.
+    A run that fits still does without some of its layers, and with fewer microbatches in flight: so if these
+    stages do not hold all layers, none do. Of ``interleaved`` this is not asked.
     """
     forward_v, compute_vk, weight_ratio = line.forward_s_v, line.compute_s_vk, costs.own_ratio
     kept_vk, lost_vk, num_points = line.kept_bytes_vk, line.lost_bytes_vk, line.compute_s_vk.shape[1]

@@ -39,22 +39,31 @@ NONE, OPTIMIZER, GRADIENTS_TOO, WEIGHTS_TOO = 0, 1, 2, 3
 
 NUM_TYPES = 8
 """Types of equal layers a bound looks at, those of most work; and the longest layer."""
-NUM_TOTALS = 13
+NUM_TOTALS = 14
 (FORWARD_S, BACKWARD_S, WEIGHT_S, OWN_BYTES, EXPERT_BYTES, NUM_OWN, NUM_EXPERT) = range(7)
-(FIRST_OWN, FIRST_EXPERT, LARGEST_OWN, LARGEST_EXPERT, LINK_BYTES, END_TIED_BYTES) = range(7, NUM_TOTALS)
-"""Totals of a graph: work, bytes, how many layers have any, the first layer's, the largest, the least link's, and what
-the first and the last layer share."""
+(FIRST_OWN, FIRST_EXPERT, LARGEST_OWN, LARGEST_EXPERT, LINK_BYTES, END_TIED_BYTES, EXPERT_DEVICES) = range(
+    7, NUM_TOTALS
+)
+"""Totals of a graph: work, bytes, how many layers have any, the first layer's, the largest, the least link's, and
+what the first and the last layer share; devices that experts take."""
 
 
-class Choices(NamedTuple):
-    """What a plan may choose from, and figures of the problem."""
+class Figures(NamedTuple):
+    """Of the problem."""
 
-    num_devices: int
-    global_batch: int
     memory_bytes: float
     gradient_ratio: float
     state_ratio: float
     step_s_per_byte: float
+    overlap: bool
+
+
+class Choices(NamedTuple):
+    """What a plan may choose from."""
+
+    figures: Figures
+    num_devices: int
+    global_batch: int
     is_exact: bool
     """No ragged batch."""
     uses_all: bool
@@ -69,7 +78,6 @@ class Choices(NamedTuple):
     chunks: Ints
     least_zero_bubble: int
     """Stages."""
-    overlap: bool
 
 
 class Totals(NamedTuple):
@@ -89,6 +97,7 @@ def graph_totals(lines: Lines, times: Times) -> Totals:
     for g in range(num_graphs):
         total, types = total_gq[g], type_gtq[g]
         first, end = lines.first_v_g[g], lines.first_v_g[g + 1]
+        total[EXPERT_DEVICES] = lines.experts_g[g]
         total[FIRST_OWN], total[FIRST_EXPERT] = lines.param_bytes_v[first], lines.expert_bytes_v[first]
         total[LINK_BYTES] = np.inf if end - first > 1 else 0.0
         run = 0
@@ -144,7 +153,22 @@ def _add_type(types: Floats, num_layers: int, f: float, b: float, w: float) -> N
 
 
 @inner
-def share_of(types: Floats, num_parts: int) -> Share:
+def fill_shares(types: Floats, num_parts: int, share_nq: Floats) -> None:
+    """What some part has at least, for every number of parts up to one."""
+    for n in range(1, num_parts + 1):
+        share = _share_of(types, n)
+        share_nq[n, 0], share_nq[n, 1] = share.both_s, share.forward_s
+        share_nq[n, 2], share_nq[n, 3] = share.input_backward_s, share.ahead_s
+
+
+@inner
+def share_of(share_q: Floats) -> Share:
+    """As a record."""
+    return Share(share_q[0], share_q[1], share_q[2], share_q[3])
+
+
+@inner
+def _share_of(types: Floats, num_parts: int) -> Share:
     """What some part of so many has at least."""
     both_s, forward_s, input_s, ahead_s = 0.0, 0.0, 0.0, 0.0
     for t in range(len(types)):
@@ -167,9 +191,8 @@ def work_of(total: Floats) -> Work:
 def _all_s(rate: Rate, experts: Rate, total: Floats, ratio: float, expert_ratio: float) -> float:
     """One collective of each layer: parameters times a ratio, experts times another."""
     own_s = ratio * rate.s_per_byte * total[OWN_BYTES] + rate.latency_s * total[NUM_OWN]
-    return (
-        own_s + expert_ratio * (experts.s_per_byte * total[EXPERT_BYTES]) + experts.latency_s * total[NUM_EXPERT]
-    )
+    expert_s = expert_ratio * experts.s_per_byte * total[EXPERT_BYTES] + experts.latency_s * total[NUM_EXPERT]
+    return float(own_s + expert_s)
 
 
 @inner
@@ -180,14 +203,7 @@ def _first_s(rate: Rate, experts: Rate, total: Floats, ratio: float) -> float:
 
 @inner
 def item_links(
-    total: Floats,
-    row: Floats,
-    experts: Rate,
-    choices: Choices,
-    mesh: Mesh,
-    is_sharded: bool,
-    gathers: bool,
-    held: float,
+    total: Floats, row: Floats, experts: Rate, figures: Figures, mesh: Mesh, is_sharded: bool, gathers: bool
 ) -> LinkTimes:
     """The least transfers over all orders and shard groups of a (dp, pp).
 
@@ -195,20 +211,19 @@ def item_links(
         total: Of the graph.
         row: Least rates.
         experts: Least rate of the experts' replicas.
-        choices: The problem.
+        figures: Of the problem.
         mesh: Degrees.
         is_sharded: Of layouts with sharding; else of those without.
         gathers: For every pass.
-        held: Part of an expert's state a device holds when sharded.
     """
-    ratio = choices.gradient_ratio
+    ratio = figures.gradient_ratio
     message = Rate(row[MESSAGE], row[MESSAGE + 1])
     message_s = take(message, total[LINK_BYTES]) if mesh.pp > 1 else 0.0
     tied_s = take(message, ratio * total[END_TIED_BYTES]) if mesh.pp > 1 else 0.0
     part = 1.0 / (mesh.cp * mesh.dp) if is_sharded else 1.0
-    expert_part = held if is_sharded else 1.0
-    step_s = choices.step_s_per_byte * (part * total[OWN_BYTES] + expert_part * total[EXPERT_BYTES])
-    longest_step_s = choices.step_s_per_byte * max(part * total[LARGEST_OWN], expert_part * total[LARGEST_EXPERT])
+    expert_part = total[EXPERT_DEVICES] / (mesh.tp * mesh.cp * mesh.dp) if is_sharded else 1.0
+    step_s = figures.step_s_per_byte * (part * total[OWN_BYTES] + expert_part * total[EXPERT_BYTES])
+    longest_step_s = figures.step_s_per_byte * max(part * total[LARGEST_OWN], expert_part * total[LARGEST_EXPERT])
     if not is_sharded:
         whole = Rate(row[GRADIENTS], row[GRADIENTS + 1])
         twice = Rate(2 * ratio * experts.s_per_byte, 2 * experts.latency_s)
@@ -247,10 +262,10 @@ class Sharded(NamedTuple):
 
 
 @inner
-def memory_costs(costs: Costs, choices: Choices, sharded: Sharded, num_expert_replicas: int) -> Costs:
+def memory_costs(costs: Costs, figures: Figures, sharded: Sharded, num_expert_replicas: int) -> Costs:
     """The same with the bytes each byte of parameters takes, and the time of its step."""
     part, expert_part = 1.0 / sharded.shard_group, 1.0 / num_expert_replicas
-    ratio, state = choices.gradient_ratio, choices.state_ratio
+    ratio, state = figures.gradient_ratio, figures.state_ratio
     own, expert, pair, largest = 1.0 + ratio + state, 1.0 + ratio + state, 0.0, 0.0
     if sharded.sharding == NONE:
         part = expert_part = 1.0
@@ -264,9 +279,9 @@ def memory_costs(costs: Costs, choices: Choices, sharded: Sharded, num_expert_re
             own, expert = own + part, expert + expert_part
     return Costs(
         costs.message, costs.shards, costs.copies, costs.gradients, costs.experts, float(sharded.shard_group),
-        ratio, sharded.sharding != NONE, sharded.sharding == WEIGHTS_TOO and sharded.reshard, choices.overlap,
-        costs.is_zero_bubble, own, expert, pair, largest, choices.step_s_per_byte * part,
-        choices.step_s_per_byte * expert_part, choices.memory_bytes,
+        ratio, sharded.sharding != NONE, sharded.sharding == WEIGHTS_TOO and sharded.reshard, figures.overlap,
+        costs.is_zero_bubble, own, expert, pair, largest, figures.step_s_per_byte * part,
+        figures.step_s_per_byte * expert_part, figures.memory_bytes,
     )  # fmt: skip
 
 

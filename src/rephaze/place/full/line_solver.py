@@ -9,7 +9,7 @@ from itertools import accumulate
 
 import numpy as np
 
-from rephaze.place.full import line_search as codes
+from rephaze.place.full import line_items as codes
 from rephaze.place.full.layouts import (
     EQUAL_BLOCKS,
     FAMILY_SHARDING,
@@ -18,8 +18,16 @@ from rephaze.place.full.layouts import (
     Layout,
 )
 from rephaze.place.full.least_time import INTERLEAVED, ONE_F_ONE_B, ZERO_BUBBLE
-from rephaze.place.full.line_layouts import Choices, graph_totals
-from rephaze.place.full.line_search import Answer, Tables, search_lines
+from rephaze.place.full.line_items import Tables
+from rephaze.place.full.line_layouts import Choices, Figures, graph_totals
+from rephaze.place.full.line_search import (
+    FOUND_GRAPH,
+    FOUND_ITEM,
+    FOUND_LAYOUT,
+    PENDING,
+    Answer,
+    search_lines,
+)
 from rephaze.place.full.lines import PP_OUTER_BIT, Ints, Lines, lines_of, times_of
 from rephaze.place.full.rates import Degrees, Levels, Sizes, least_expert_rates, least_rates
 from rephaze.place.full.times import LayerTimes
@@ -78,30 +86,32 @@ class LineSolver:
     def solve(self, by_graph: Sequence[LayerTimes], cutoff_s: float, memory_bytes: float) -> LineAnswer:
         """The fastest plan below the cutoff in so much memory."""
         times = times_of(by_graph)
-        choices = self.choices._replace(memory_bytes=memory_bytes)
+        figures = self.choices.figures._replace(memory_bytes=memory_bytes)
+        choices = self.choices._replace(figures=figures)
         answer: Answer = search_lines(
             self.lines, times, graph_totals(self.lines, times), self.tables, choices, cutoff_s
         )
-        g = int(answer.layout_q[codes.GRAPH])
+        g = int(answer.found_q[FOUND_GRAPH])
         return LineAnswer(
             position=g,
             plan=None if g < 0 else self._plan(self.graphs[g], answer),
             open_s=float(answer.best_s[1]),
             unsolved_s=float(answer.best_s[2]),
-            may_exist=bool(answer.layout_q[codes.PENDING]),
+            may_exist=bool(answer.found_q[PENDING]),
         )
 
     def _plan(self, graph: FullGraph, answer: Answer) -> FullPlan:
-        code = answer.layout_q.tolist()
+        found = answer.found_q.tolist()
+        item, layout_code = found[FOUND_ITEM:FOUND_LAYOUT], found[FOUND_LAYOUT:]
         layout = Layout(
-            dp=code[codes.DP],
-            pp=code[codes.PP],
-            order=DeviceOrder.DP_OUTER if code[codes.IS_DP_OUTER] else DeviceOrder.PP_OUTER,
-            sharding=tuple(Sharding)[code[codes.SHARDING]],
-            shard_group=code[codes.SHARD_GROUP],
-            reshard=bool(code[codes.RESHARD]),
-            schedule=next(one for one, number in SCHEDULES.items() if number == code[codes.SCHEDULE]),
-            chunks=code[codes.CHUNKS],
+            dp=item[codes.DP],
+            pp=item[codes.PP],
+            order=DeviceOrder.DP_OUTER if layout_code[codes.IS_DP_OUTER] else DeviceOrder.PP_OUTER,
+            sharding=tuple(Sharding)[layout_code[codes.SHARDING]],
+            shard_group=layout_code[codes.SHARD_GROUP],
+            reshard=bool(item[codes.GATHERS]),
+            schedule=next(one for one, number in SCHEDULES.items() if number == item[codes.SCHEDULE]),
+            chunks=item[codes.CHUNKS],
         )
         num_stages = layout.pp * layout.chunks
         starts = [*answer.start_c[:num_stages].tolist(), len(graph.layers)]
@@ -118,12 +128,15 @@ def choices_of(problem: FullProblem) -> Choices:
     allowed = FAMILY_SHARDING.get(options.family, tuple(Sharding))
     per_byte = precision.step_bytes / precision.weight_bytes
     return Choices(
+        figures=Figures(
+            memory_bytes=problem.device_memory_bytes,
+            gradient_ratio=precision.gradient_bytes / precision.weight_bytes,
+            state_ratio=precision.state_bytes / precision.weight_bytes,
+            step_s_per_byte=per_byte / problem.hbm_bytes_per_s if problem.hbm_bytes_per_s else 0.0,
+            overlap=options.overlap,
+        ),
         num_devices=problem.cluster.num_devices,
         global_batch=problem.global_batch,
-        memory_bytes=problem.device_memory_bytes,
-        gradient_ratio=precision.gradient_bytes / precision.weight_bytes,
-        state_ratio=precision.state_bytes / precision.weight_bytes,
-        step_s_per_byte=per_byte / problem.hbm_bytes_per_s if problem.hbm_bytes_per_s else 0.0,
         is_exact=options.family is not PlanFamily.ANY,
         uses_all=options.family in WHOLE_CLUSTER,
         has_equal_blocks=options.family in EQUAL_BLOCKS,
@@ -134,7 +147,6 @@ def choices_of(problem: FullProblem) -> Choices:
         is_schedule=np.array([one in options.schedule for one in SCHEDULES]),
         chunks=np.array(options.chunks, dtype=np.int64),
         least_zero_bubble=LEAST_ZERO_BUBBLE_STAGES,
-        overlap=options.overlap,
     )
 
 
@@ -164,7 +176,7 @@ def _tables(problem: FullProblem, lines: Lines, choices: Choices) -> Tables:
         degrees=degrees,
         width_g=width_g.ravel().astype(np.int64),
         first_row=first_row,
-        row_rq=least_rates(levels, degrees, choices.sizes, widths, first_row, choices.gradient_ratio),
+        row_rq=least_rates(levels, degrees, choices.sizes, widths, first_row, choices.figures.gradient_ratio),
         kind_g=kind_g.ravel().astype(np.int64),
         first_kind=first_kind,
         expert_row_rq=least_expert_rates(levels, degrees, kinds, first_row, first_kind),

@@ -156,13 +156,9 @@ def lines_of(problem: FullProblem, graphs: Sequence[FullGraph]) -> Lines:
     for g, graph in enumerate(graphs):
         a, b = first_v_g[g], first_v_g[g + 1]
         np.cumsum(is_block_v[a:b], out=blocks_u[a + g + 1 : b + g + 1])
-        if len(graph.links) == b - a - 1:  # a line without further links
-            for link in graph.links:
+        for link in graph.links:
+            if link.dst == link.src + 1:
                 link_bytes_v[a + link.src] = link.payload_bytes
-        else:
-            for link in graph.links:
-                if link.dst == link.src + 1:
-                    link_bytes_v[a + link.src] = link.payload_bytes
         messages.add(graph)
     tied = [one for graph in graphs for one in graph.tied]
     members = [sorted(set(one.layers)) for one in tied]

@@ -3,7 +3,7 @@
 A collective over a group takes so many seconds a byte and so many a message; one of no bytes is free. Rates of
 reduce-scatters; an all-gather has the same, an all-reduce twice them.
 
-Axis letters: l = level, d = data-parallel degree, s = size of shard groups, r = row (a width, dp and pp), q = figure.
+Axis letters: l = level, d = data-parallel degree, s = shard group, r = row (a width, dp and pp), q = figure.
 """
 
 from __future__ import annotations

@@ -96,7 +96,7 @@ def fill_links(line: Line, param_bytes_v: Floats, costs: Costs, link_vq: Floats)
 
 @inner
 def hold_alone(line: Line, ties: Ties, costs: Costs, param_bytes_v: Floats, link_vq: Floats) -> None:
-    """Parameters and transfers of layers in runs with no two that share a weight: those that own none hold a copy."""
+    """Parameters and transfers of layers in runs with no two that share a weight: all but owners hold a copy."""
     param_bytes_v[:] = line.param_bytes_v
     for t in range(len(ties.owner_t)):
         for i in range(ties.first_i_t[t], ties.first_i_t[t + 1]):
@@ -254,7 +254,7 @@ def walk(
 def fixed_bytes(costs: Costs, row: Floats) -> float:
     """What a stage holds whatever is in flight, without its working set."""
     own = costs.own_ratio * row[OWN] + costs.expert_ratio * row[EXPERTS]
-    return own + costs.pair_ratio * row[PAIR] + costs.largest_ratio * row[LARGEST]
+    return float(own + costs.pair_ratio * row[PAIR] + costs.largest_ratio * row[LARGEST])
 
 
 @inner
