@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from rephaze.place.full.legality import graph_like
-from rephaze.place.full.limits import limited_problem
+from rephaze.place.full.limits import is_within, limited_problem
 from rephaze.place.full.price import price_full_plan
 from rephaze.place.full.solver import FullPlacement, FullPlacer
 from rephaze.types.full import FullGraph, FullLayer, FullLimits, FullPrice, FullProblem
@@ -15,9 +15,9 @@ from rephaze.types.placement import SolveStatus
 def limited_solve(problem: FullProblem, limits: FullLimits) -> FullPlacement:
     """The best plan that makes these choices; they may lie outside the problem's options and family."""
     limited = limited_problem(problem, limits)
-    if limits.keep is None:
-        return FullPlacer(limited).solve()
-    return _solve_at(limited, limits.keep)
+    found = FullPlacer(limited).solve() if limits.keep is None else _solve_at(limited, limits.keep)
+    assert found.best is None or is_within(limits, found.best.plan), "the solver made other choices"
+    return found
 
 
 def _solve_at(problem: FullProblem, keep: int) -> FullPlacement:
