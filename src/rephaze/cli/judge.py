@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from rephaze.cli.output import ExitCode, JsonOption, print_json, stdout, step_status
 from rephaze.errors import SpecError
+
+if TYPE_CHECKING:
+    from rephaze.api.judging import Judgement
 
 
 def register(app: typer.Typer) -> None:
@@ -37,7 +40,7 @@ def judge(
         raise SpecError("PLAN", [str(plan) for plan in plans or []], "give plan files, or --run and --chip")
     if bool(chip) != (run is not None):
         raise SpecError("--run", run, "goes with --chip", "rephaze judge --run FOLDER --chip tpuv4")
-    found = []
+    found: list[Judgement] = []
     with step_status("loading the compiled kernels", quiet=json_output) as on_step:
         found.extend(judge_plan(plan) for plan in plans or ())
         if run is not None:
