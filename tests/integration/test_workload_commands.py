@@ -26,7 +26,7 @@ def lines(done):
 
 def test_models_lists_the_zoo():
     found = lines(rephaze("models", "--json"))
-    assert len(found) == 14
+    assert len(found) == 17
     llama = next(row for row in found if row["name"] == "llama2-7b")
     assert llama["num_parameters"] == 6_738_415_616
     assert llama["blocks"] == {"model.layers": 32}

@@ -28,6 +28,7 @@ _ATTENTION_FIELDS = (
     "value_dim",
     "causal",
     "backward",
+    "window_len",
     "num_ring_steps",
     "num_ring_members",
 )
@@ -170,7 +171,8 @@ def _size(op: Op, microbatch: int) -> str:
         parts.append(product if batch == 1 else f"{batch} of {product}")
     if op.attention is not None:
         dims = op.attention
-        parts.append(f"{dims.num_heads} heads, {dims.query_len} x {dims.key_len} x {dims.head_dim}")
+        window = f", window {dims.window_len}" if dims.window_len else ""
+        parts.append(f"{dims.num_heads} heads, {dims.query_len} x {dims.key_len} x {dims.head_dim}{window}")
     if op.collective is not None:
         parts.append(_collective(op.collective, microbatch))
     names = dict.fromkeys(work.function for work in op.vector)

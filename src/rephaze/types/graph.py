@@ -183,6 +183,8 @@ class AttentionDims:
     causal: bool
     backward: bool
     """The backward pass: five products instead of two (scores are computed again)."""
+    window_len: int = 0
+    """Under a causal mask, the last keys a query sees, its own included; 0: all before it."""
     num_ring_steps: int = 1
     """Steps of a ring that this operator does, each with the keys and values of one chip."""
     num_ring_members: int = 1

@@ -138,6 +138,8 @@ def _gemm_to_plain(dims: GemmDims) -> Plain:
 
 def _attention_to_plain(dims: AttentionDims) -> Plain:
     plain: Plain = {key: getattr(dims, key) for key in _ATTENTION_KEYS}
+    if dims.window_len:
+        plain["window_len"] = dims.window_len
     return plain | {"batch": size_to_plain(dims.batch)}
 
 
@@ -283,4 +285,5 @@ def _attention_from_plain(plain: AttentionEntry) -> AttentionDims:
         value_dim=plain["value_dim"],
         causal=plain["causal"],
         backward=plain["backward"],
+        window_len=plain.get("window_len", 0),
     )

@@ -116,13 +116,19 @@ class _PassSpreader:
     """Operators that run on tokens at their experts."""
     _made_inside: set[str] = field(default_factory=set)
     """Storages of what they make."""
+    _kept: set[str] = field(default_factory=set)
+    """Storages of what a forward pass kept for this one, as it was at the experts."""
     _arriving: set[str] = field(default_factory=set)
     """Storages of tokens that travel to experts."""
+
+    _returned: set[str] = field(default_factory=set)
+    """Storages of results that travel back."""
 
     def graph(self) -> OpGraph:
         """The pass on one chip."""
         self._inside = self._find_inside()
         self._made_inside = {self._home(t) for n in self._inside for t in self.source.ops[n].outputs}
+        self._kept = {t.name for t in self.source.tensors if t.role is TensorRole.KEPT}
         self._arriving = {
             self._home(t) for n in self._inside for t in self.source.ops[n].inputs if self._arrives(n, t)
         }
@@ -143,11 +149,11 @@ class _PassSpreader:
         return op_graph(self.ops, tuple(self.tensors))
 
     def kept(self, tensor: Tensor) -> Tensor:
-        """What a forward pass keeps: tokens at their experts as they are there."""
+        """What a forward pass keeps: tokens at their experts as they are there, those back home as they came."""
         factor = 1.0
         if tensor.name in self._arriving:
             factor = self.degrees.etp * self.degrees.imbalance
-        elif tensor.name in self._made_inside:
+        elif tensor.name in self._made_inside - self._returned:
             factor = self.degrees.imbalance
         return replace(tensor, num_elements=_scaled(tensor.num_elements, factor))
 
@@ -180,9 +186,8 @@ class _PassSpreader:
         record = self.source.tensors[tensor]
         if not _is_expert(self.source.ops[number]) or not record.has_tokens:
             return False
-        if record.role in (TensorRole.PARAMETER, TensorRole.KEPT):
-            return False
-        return self._home(tensor) not in self._made_inside
+        home = self._home(tensor)
+        return home not in self._made_inside and home not in self._kept and record.role is not TensorRole.PARAMETER
 
     def _leaves(self, tensor: int, readers: Iterable[int]) -> bool:
         """Whether tokens at their experts are read elsewhere, other than for gradients of weights."""
@@ -197,24 +202,27 @@ class _PassSpreader:
     # --- sizes ----------------------------------------------------------------------------------------------
 
     def _sized_tensors(self) -> list[Tensor]:
-        own, whole_rows = self._homes_of_weights(), set[str]()
-        for op in self.source.ops:
-            if _is_expert(op):
-                # What is not split among the chips that share an expert, each has for the tokens of all of them.
-                whole_rows |= {self._home(t) for t in (*op.inputs, *op.outputs) if not self._was_split(t)}
-        degrees, found = self.degrees, []
-        kept = {self._home(t) for n in self._inside for t in self.source.ops[n].inputs}
+        degrees, weights = self.degrees, self._homes_of_weights()
+        read_inside = {self._home(t) for n in self._inside for t in self.source.ops[n].inputs}
+        there = self._made_inside | (self._kept & read_inside)
+        found = []
         for number, record in enumerate(self.source.tensors):
-            home = self._home(number)
-            is_there = home in self._made_inside or (record.role is TensorRole.KEPT and home in kept)
-            if home in own and not record.num_elements.per_sample:
-                found.append(_divided(record, degrees.ep * (degrees.etp if self._was_split(number) else 1)))
-            elif is_there and record.has_tokens:
-                factor = degrees.imbalance * (degrees.etp if home in whole_rows else 1)
+            home, share = self._home(number), degrees.etp if self._was_split(number) else 1
+            if home in weights and not record.num_elements.per_sample:
+                found.append(_divided(record, degrees.ep * share))
+            elif home in there and record.has_tokens:
+                factor = self._growth(number)
                 found.append(replace(record, num_elements=_scaled(record.num_elements, factor)))
             else:
                 found.append(record)
         return found
+
+    def _growth(self, number: int) -> float:
+        """How many more tokens a tensor at the experts has than one at home.
+
+        What is not split among the chips that share an expert, each has for the tokens of all of them.
+        """
+        return self.degrees.imbalance * (1 if self._was_split(number) else self.degrees.etp)
 
     def _was_split(self, number: int) -> bool:
         """Whether the layout splits a tensor that experts are left whole in here."""
@@ -236,8 +244,8 @@ class _PassSpreader:
 
     def _at_experts(self, op: Op) -> Op:
         """An operator on the tokens that come to this chip's experts."""
-        imbalance = self.degrees.imbalance
-        vector = tuple(replace(w, num_elements=_scaled(w.num_elements, imbalance)) for w in op.vector)
+        factor = self._growth(op.outputs[0])
+        vector = tuple(replace(w, num_elements=_scaled(w.num_elements, factor)) for w in op.vector)
         return replace(op, vector=vector, gemm=self._product(op) if _is_expert(op) else op.gemm)
 
     def _product(self, op: Op) -> GemmDims:
@@ -277,7 +285,9 @@ class _PassSpreader:
         """The tokens back where they came from."""
         own, degrees, now = self.source.tensors[tensor], self.degrees, tensor
         made = self.tensors[tensor]
-        self.tensors[tensor] = replace(made, role=TensorRole.LOCAL)
+        self._returned.add(self._home(tensor))
+        if degrees.ep > 1 or degrees.etp > 1:
+            self.tensors[tensor] = replace(made, role=TensorRole.LOCAL)
         if degrees.etp > 1:
             part = replace(own, num_elements=_scaled(own.num_elements, degrees.imbalance), role=TensorRole.LOCAL)
             now = self._collective(CollectiveKind.REDUCE_SCATTER, op, now, part, made.num_bytes)
