@@ -135,7 +135,7 @@ class TrainingFile(_Strict):
     cp_degrees: list[int] = Field(default_factory=lambda: [1])
     ep_degrees: list[int] = Field(default_factory=lambda: [1])
     etp_degrees: list[int] | None = None
-    expert_imbalance: float = Field(default=1.0, ge=1.0, le=1000.0)
+    imbalance_factor: float = Field(default=1.0, ge=1.0, le=1000.0)
 
 
 class PlansFile(_Strict):
@@ -287,7 +287,7 @@ def _training(found: TrainingFile) -> TrainingSettings:
         cp_degrees=tuple(found.cp_degrees),
         ep_degrees=tuple(found.ep_degrees),
         etp_degrees=None if found.etp_degrees is None else tuple(found.etp_degrees),
-        expert_imbalance=found.expert_imbalance,
+        imbalance_factor=found.imbalance_factor,
     )
 
 

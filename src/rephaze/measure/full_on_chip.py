@@ -52,7 +52,7 @@ def full_placement_on_chip(
     on_chip = _OnChip(model, chip, scenario, on_unit)
     search, units = on_chip.search(scenario)
     if limits is not None and search.best is not None:
-        units |= on_chip.search(limited_scenario(scenario, limits))[1]
+        units |= on_chip.search(limited_scenario(scenario, limits), limits)[1]
     graphs: dict[Unit, FullGraph] = {}
     unproven: list[UnprovenPass] = []
     for done, unit in enumerate(units):
@@ -80,9 +80,9 @@ class _OnChip:
         self.works: list[ModelWork] = []
         self._work_of: dict[Unit, ModelWork] = {}
 
-    def search(self, scenario: Scenario) -> tuple[UnitSearch, dict[Unit, None]]:
-        """The best plan under a scenario, and the units that had to be solved for it."""
-        work = ModelWork(self.model, scenario)
+    def search(self, scenario: Scenario, limits: FullLimits | None = None) -> tuple[UnitSearch, dict[Unit, None]]:
+        """The best plan under a scenario and choices, and the units that had to be solved for it."""
+        work = ModelWork(self.model, scenario, limits=limits)
         self.works.append(work)
         bounds = self.solver.unit_bounds(work, self._memory)
         worth = ChipWorth(global_batch=scenario.training.global_batch)

@@ -7,12 +7,10 @@ from dataclasses import replace
 
 from rephaze.errors import SpecError
 from rephaze.types.cut import GraphCut
-from rephaze.types.graph import AttentionKind, ContextForm, ModelGraph
+from rephaze.types.graph import AttentionKind, ModelGraph
 from rephaze.types.placement import PlacementModel
 from rephaze.types.scenario import Scenario, TrainingSettings
-from rephaze.workload.passes.parallel import cut_graph
-
-CONTEXT_FORMS = (ContextForm.RING, ContextForm.GATHER, ContextForm.ULYSSES)
+from rephaze.workload.passes.parallel import cut_graph, legal_context_forms
 
 
 def legal_cuts(base: ModelGraph, scenario: Scenario) -> Iterator[GraphCut]:
@@ -45,7 +43,7 @@ def legal_cuts(base: ModelGraph, scenario: Scenario) -> Iterator[GraphCut]:
                     if ep * (etp or 1) <= scenario.cluster.num_devices:
                         num_before += 1
                         yield GraphCut(
-                            tp=tp, sp=sp, cp=cp, ep=ep, etp=etp, imbalance_factor=training.expert_imbalance
+                            tp=tp, sp=sp, cp=cp, ep=ep, etp=etp, imbalance_factor=training.imbalance_factor
                         )
     if not num_before:
         rule = f"no tp, sp, cp and ep of the lists go together for {base.name}"
@@ -81,17 +79,5 @@ def _expert_degrees(
 
 def cut_forms(base: ModelGraph, cut: GraphCut) -> Iterator[ModelGraph]:
     """The model cut this way, not yet fused, once for each legal form of attention over a cut sequence."""
-    if cut.cp == 1:
-        yield cut_graph(base, cut)
-        return
-    num_found, last_error = 0, None
-    for form in CONTEXT_FORMS:
-        try:
-            graph = cut_graph(base, replace(cut, context_form=form))
-        except SpecError as error:  # such as heads that cannot be dealt out
-            last_error = error
-            continue
-        num_found += 1
-        yield graph
-    if last_error is not None and not num_found:
-        raise last_error
+    for form in legal_context_forms(base, cut.tp, cut.cp):
+        yield cut_graph(base, replace(cut, context_form=form))

@@ -5,7 +5,7 @@ Everything here is independent of the chip's cores and is prepared once a proces
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -19,10 +19,11 @@ from rephaze.place.bounds import ChipBounds
 from rephaze.place.full.chip_bounds import FullChipBounds
 from rephaze.place.full.solver import FullPlacer
 from rephaze.place.precision import named_precision
+from rephaze.place.price import price_plan
 from rephaze.place.solver import Placer
 from rephaze.schedule.structure import ScheduleStructure, compile_structure
 from rephaze.types.cut import GraphCut
-from rephaze.types.full import FullProblem, PipelineSchedule
+from rephaze.types.full import FullLimits, FullProblem, PipelineSchedule
 from rephaze.types.graph import LayerType, ModelGraph, OpGraph
 from rephaze.types.placement import (
     LayerCost,
@@ -30,6 +31,8 @@ from rephaze.types.placement import (
     LayerLink,
     PlacementModel,
     PlacementProblem,
+    Plan,
+    PricedPlan,
     Recompute,
     RecomputePolicy,
     TiedWeights,
@@ -119,11 +122,18 @@ class ModelWork:
         name: Zoo name or graph file.
         scenario: Degrees, microbatch sizes, cluster, optimizer.
         stop: Ends the preparation with ``StoppedError``.
+        limits: Choices made beforehand, under cost model ``full``; what of them is in lists, the scenario has.
     """
 
-    def __init__(self, name: str, scenario: Scenario, stop: StopSignal = UNSTOPPED) -> None:
+    def __init__(
+        self,
+        name: str,
+        scenario: Scenario,
+        stop: StopSignal = UNSTOPPED,
+        limits: FullLimits | None = None,
+    ) -> None:
         stop.check()
-        self.name, self.scenario = name, scenario
+        self.name, self.scenario, self._limits = name, scenario, limits
         self.is_full = scenario.placement_model is PlacementModel.FULL
         self.has_split_backward = self.is_full and PipelineSchedule.ZERO_BUBBLE in scenario.plans.schedule
         training = scenario.training
@@ -252,7 +262,26 @@ class ModelWork:
             full_graph(self.graph(unit.cut), unit.microbatch, has_split_backward=self.has_split_backward)
             for unit in units
         ]
-        return full_problem(self.scenario, graphs, memory.hbm_bytes, memory.hbm_bytes_per_s)
+        found = full_problem(self.scenario, graphs, memory.hbm_bytes, memory.hbm_bytes_per_s)
+        return replace(found, limits=self._limits)
+
+    def priced_plan(self, unit: Unit, memory: Memory, plan: Plan, layer_s: tuple[Floats, Floats]) -> PricedPlan:
+        """A plan priced by the independent evaluator (cost models ``1f1b`` and ``paper``).
+
+        Args:
+            unit: The plan's.
+            memory: What it should fit.
+            plan: The plan.
+            layer_s: Forward and backward seconds by layer type.
+        """
+        forward_s_t, backward_s_t = layer_s
+        problem = self.placement_problem((unit,), memory)
+        graph = problem.graphs[0]
+        layers = tuple(
+            replace(layer, forward_s=float(forward_s_t[kind]), backward_s=float(backward_s_t[kind]))
+            for layer, kind in zip(graph.layers, self.layer_type_of, strict=True)
+        )
+        return price_plan(replace(problem, graphs=(replace(graph, layers=layers),)), plan)
 
     def layer_graph(self, unit: Unit) -> LayerGraph:
         """The layers as placement sees them, without times."""

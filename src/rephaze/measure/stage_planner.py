@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,7 +12,6 @@ from rephaze.measure.model_work import Memory, ModelWork, Unit
 from rephaze.measure.objective import idle_j_per_sample
 from rephaze.measure.pass_times import BACKWARD, FORWARD, PassSource, Times
 from rephaze.measure.unit_answer import UnitAnswer
-from rephaze.place.price import price_plan
 from rephaze.types.placement import Plan, PricedPlan, Recompute, SolveStatus
 from rephaze.types.search import ModelPlan, StagePlan
 
@@ -117,14 +116,8 @@ class StagePlanner:
 
     def priced(self, plan: Plan, *, use_bounds: bool = False) -> PricedPlan:
         """A plan priced by the independent evaluator, with this chip's layer times (or their bounds)."""
-        forward, backward = self._columns(Times.LEAST if use_bounds else Times.SCHEDULED)
-        problem = self.work.placement_problem((self.unit,), self.memory)
-        graph = problem.graphs[0]
-        layers = tuple(
-            replace(layer, forward_s=float(forward[kind]), backward_s=float(backward[kind]))
-            for layer, kind in zip(graph.layers, self.work.layer_type_of, strict=True)
-        )
-        return price_plan(replace(problem, graphs=(replace(graph, layers=layers),)), plan)
+        layer_s = self._columns(Times.LEAST if use_bounds else Times.SCHEDULED)
+        return self.work.priced_plan(self.unit, self.memory, plan, layer_s)
 
     def energy_per_sample_j(self, plan: Plan, batch_s: float) -> float:
         """Dynamic energy of all chips of a group, replays included, plus idle power for the batch."""

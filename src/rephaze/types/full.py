@@ -147,8 +147,6 @@ class PlanOptions:
     overlap: bool = False
     """Gradients are summed behind the backward pass, weights gathered before the forward pass needs them."""
     family: PlanFamily = PlanFamily.ANY
-    limits: FullLimits | None = None
-    """Of all these only plans with these degrees, order, sharding and schedule."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -164,6 +162,8 @@ class FullProblem:
     precision: PrecisionPolicy
     options: PlanOptions
     graphs: tuple[FullGraph, ...]
+    limits: FullLimits | None = None
+    """Only plans with these degrees, order, sharding and schedule."""
 
     def with_graphs(self, graphs: tuple[FullGraph, ...]) -> FullProblem:
         """The same problem of other graphs."""

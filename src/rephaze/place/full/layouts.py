@@ -88,7 +88,7 @@ class Layout:
 
 def layouts(problem: FullProblem, graph: FullGraph) -> Iterator[Layout]:
     """Every legal one of a graph that the problem's options, their limits and family allow."""
-    limits = problem.options.limits
+    limits = problem.limits
     for layout in _all_layouts(problem, graph):
         if limits is None or is_within(limits, layout):
             yield layout

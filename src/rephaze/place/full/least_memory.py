@@ -111,7 +111,7 @@ def least_memory(problem: FullProblem) -> LeastMemory | None:
 def _leanest_layouts(problem: FullProblem, graph: FullGraph) -> Iterator[Layout]:
     """Of each depth, kind of sharding and schedule the one with the most replicas and shards."""
     options = problem.options
-    if options.limits is None or options.limits.shard_group is None:
+    if problem.limits is None or problem.limits.shard_group is None:
         # All replicas are one of the groups that any list has.
         problem = replace(problem, options=replace(options, shard_group=(ShardGroups.ALL,)))
     leanest: dict[tuple[object, ...], Layout] = {}
@@ -131,7 +131,7 @@ class _GraphSearch:
     def __init__(self, problem: FullProblem, graph: FullGraph) -> None:
         self.problem, self.graph = problem, graph
         self.cuts: Cuts = cuts_of(graph)
-        limits = problem.options.limits
+        limits = problem.limits
         last = max(len(layer.keep) for layer in graph.layers) - 1
         self.keep = last if limits is None or limits.keep is None else limits.keep
         self._figures_eq = stage_figures(self.cuts, self._layer_bytes())

@@ -100,7 +100,7 @@ def limited_problem(problem: FullProblem, limits: FullLimits) -> FullProblem:
     What all stages keep is not part of it: ``limited_solve`` sees to that.
     """
     graphs = tuple(graph for graph in problem.graphs if is_graph_within(limits, graph))
-    return replace(problem, graphs=graphs, options=limited_options(problem.options, limits))
+    return replace(problem, graphs=graphs, limits=limits, options=limited_options(problem.options, limits))
 
 
 def is_graph_within(limits: FullLimits, graph: FullGraph) -> bool:
@@ -110,7 +110,7 @@ def is_graph_within(limits: FullLimits, graph: FullGraph) -> bool:
 
 def limited_options(options: PlanOptions, limits: FullLimits) -> PlanOptions:
     """Lists with what is asked for, whether or not they had it."""
-    options = replace(options, limits=limits, family=limits.family or options.family)
+    options = replace(options, family=limits.family or options.family)
     if limits.order is not None:
         options = replace(options, order=(limits.order,))
     if limits.reshard is not None:

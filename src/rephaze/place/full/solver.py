@@ -45,7 +45,7 @@ class FullPlacer:
     def __init__(self, problem: FullProblem) -> None:
         self.problem = problem
         # Degrees chosen beforehand leave few layouts: one by one they are quick enough.
-        limits = problem.options.limits
+        limits = problem.limits
         is_limited = limits is not None and (limits.dp, limits.pp, limits.shard_group) != (None, None, None)
         self._lines = [g for g, graph in enumerate(problem.graphs) if not is_limited and is_line(graph)]
         graphs = [problem.graphs[g] for g in self._lines]
