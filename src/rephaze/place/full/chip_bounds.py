@@ -100,8 +100,15 @@ class FullChipBounds:
         times = times_of([_least_kept(recorded_times(graph))])
         memory_bytes = problem.device_memory_bytes * (1 + ROUNDING)
         choices = solver.choices._replace(figures=solver.choices.figures._replace(memory_bytes=memory_bytes))
+        num_items = most_items(len(solver.tables.degrees.dp_d), len(graph.layers), len(choices.chunks))
         shape_nq, link_nq = _fitting(
-            solver.lines, times, graph_totals(solver.lines, times), solver.tables, choices, has_line
+            solver.lines,
+            times,
+            graph_totals(solver.lines, times),
+            solver.tables,
+            choices,
+            has_line,
+            np.empty((num_items, NUM_ITEM), dtype=np.int64),
         )
         self._classes = _sorted_classes(shape_nq, link_nq, overlap=problem.options.overlap)
 
@@ -157,12 +164,11 @@ def _fits_on_average(kept_bytes: float, total: Floats, costs: Costs, shape: Shap
 
 @kernel
 def _fitting(
-    lines: Lines, times: Times, totals: Totals, tables: Tables, choices: Choices, has_line: bool
+    lines: Lines, times: Times, totals: Totals, tables: Tables, choices: Choices, has_line: bool, item_iq: Ints
 ) -> tuple[Ints, Floats]:
     """Layouts of the one graph that may fit and are no worse than another of their item in some transfer."""
     num_layers = lines.first_v_g[1]
     total, line = totals.total_gq[0], line_of(lines, times, 0)
-    item_iq = np.empty((most_items(len(tables.degrees.dp_d), num_layers, choices), NUM_ITEM), dtype=np.int64)
     layout_yq = np.empty((6 * MAX_SIZES, NUM_LAYOUT), dtype=np.int64)
     size_s = np.zeros(MAX_SIZES, dtype=np.int64)
     link_vq, run_kq = np.zeros((num_layers + 1, NUM_LINKS)), np.zeros((line.kept_bytes_vk.shape[1], NUM_POINT))

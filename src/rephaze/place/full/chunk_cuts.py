@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from rephaze.compiled import inner
 from rephaze.place.full.chunks import Crew, Spread, best_points, fill_moments
 from rephaze.place.full.least_time import INTERLEAVED, ROUNDING
-from rephaze.place.full.line_cuts import NUM_MAXIMA, Room, stage_figures, stage_time
+from rephaze.place.full.line_cuts import NUM_MAXIMA, POINT, START, WALKED, Room, stage_figures, stage_time
 from rephaze.place.full.line_fits import Asked
 from rephaze.place.full.lines import Line, Ties
 from rephaze.place.full.spans import (
@@ -43,35 +43,29 @@ ALL_CUTS, EQUAL_BLOCKS, SOME_CUTS = 0, 1, 2
 """Over which cuts a layout was solved."""
 
 
-class Sums(NamedTuple):
-    """Sums over the layers before a place, and room for a cut and for what devices have."""
+FORWARD_S, BACKWARD_S, GATHER_S, SCATTER_S = range(4)
+"""Rows of sums over the layers before a place."""
 
-    forward_s_u: Floats
-    backward_s_u: Floats
-    gather_s_u: Floats
-    scatter_s_u: Floats
+
+class Sums(NamedTuple):
+    """Sums over layers, and room for a cut."""
+
+    sum_qu: Floats
     block_i: Ints
     """The layers that are blocks."""
-    own_s_d: Floats
     start_c: Ints
-    best_start_c: Ints
-    best_point_c: Ints
+    best_qc: Ints
+    """The best cut found: where each chunk starts, and its point of ``keep``."""
 
 
-@inner
 def make_sums(num_layers: int) -> Sums:
     """For graphs of up to so many layers."""
     size = num_layers + 2
     return Sums(
-        np.zeros(size),
-        np.zeros(size),
-        np.zeros(size),
-        np.zeros(size),
-        np.zeros(size, dtype=np.int64),
-        np.zeros(size),
+        np.zeros((4, size)),
         np.zeros(size, dtype=np.int64),
         np.zeros(size, dtype=np.int64),
-        np.zeros(size, dtype=np.int64),
+        np.zeros((2, size), dtype=np.int64),
     )
 
 
@@ -79,13 +73,13 @@ def make_sums(num_layers: int) -> Sums:
 def _fill_sums(line: Line, costs: Costs, link_vq: Floats, sums: Sums) -> int:
     """Gives back how many blocks there are."""
     num_layers, num_blocks = len(line.forward_s_v), 0
-    has_blocks = line.blocks_u[num_layers] > 0
+    has_blocks, sum_qu = line.blocks_u[num_layers] > 0, sums.sum_qu
     for v in range(num_layers):
-        sums.forward_s_u[v + 1] = sums.forward_s_u[v] + line.forward_s_v[v]
-        sums.backward_s_u[v + 1] = sums.backward_s_u[v] + line.compute_s_vk[v, 0]
         is_counted = costs.gathers
-        sums.gather_s_u[v + 1] = sums.gather_s_u[v] + (link_vq[v, GATHER] if is_counted else 0.0)
-        sums.scatter_s_u[v + 1] = sums.scatter_s_u[v] + (link_vq[v, SCATTER] if is_counted else 0.0)
+        sum_qu[FORWARD_S, v + 1] = sum_qu[FORWARD_S, v] + line.forward_s_v[v]
+        sum_qu[BACKWARD_S, v + 1] = sum_qu[BACKWARD_S, v] + line.compute_s_vk[v, 0]
+        sum_qu[GATHER_S, v + 1] = sum_qu[GATHER_S, v] + (link_vq[v, GATHER] if is_counted else 0.0)
+        sum_qu[SCATTER_S, v + 1] = sum_qu[SCATTER_S, v] + (link_vq[v, SCATTER] if is_counted else 0.0)
         if not has_blocks or line.blocks_u[v + 1] > line.blocks_u[v]:
             sums.block_i[num_blocks] = v
             num_blocks += 1
@@ -96,17 +90,18 @@ def _fill_sums(line: Line, costs: Costs, link_vq: Floats, sums: Sums) -> int:
 def _least_s(asked: Asked, sums: Sums, once_s: float) -> float:
     """The least the cut takes: everything kept, transfers hidden as well as can be."""
     pp, num_chunks, start_c = asked.pp, asked.pp * asked.chunks, sums.start_c
-    longest_s, slowest_s = 0.0, 0.0
+    longest_s, slowest_s, sum_qu = 0.0, 0.0, sums.sum_qu
     for device in range(pp):
         own_s = 0.0
         for c in range(device, num_chunks, pp):
             a, b = start_c[c], start_c[c + 1]
-            gather_s = sums.gather_s_u[b] - sums.gather_s_u[a]
-            backward_s = sums.backward_s_u[b] - sums.backward_s_u[a]
+            gather_s = sum_qu[GATHER_S, b] - sum_qu[GATHER_S, a]
+            backward_s = sum_qu[BACKWARD_S, b] - sum_qu[BACKWARD_S, a]
+            scatter_s = sum_qu[SCATTER_S, b] - sum_qu[SCATTER_S, a]
             messages = (1 if c > 0 else 0) + (1 if c < num_chunks - 1 else 0)
-            ahead_s = max(sums.forward_s_u[b] - sums.forward_s_u[a], gather_s) + messages * asked.message_s
+            ahead_s = max(sum_qu[FORWARD_S, b] - sum_qu[FORWARD_S, a], gather_s) + messages * asked.message_s
             longest_s = max(longest_s, ahead_s + max(backward_s, gather_s))
-            own_s += ahead_s + max(backward_s, gather_s + sums.scatter_s_u[b] - sums.scatter_s_u[a])
+            own_s += ahead_s + max(backward_s, gather_s + scatter_s)
         slowest_s = max(slowest_s, own_s)
     if asked.schedule == INTERLEAVED:
         return asked.num_microbatches * slowest_s + (pp - 1) * longest_s + once_s
@@ -120,6 +115,7 @@ def _look_at(
     """The least time of the cut ``sums.start_c`` below the limit, and whether every choice was looked at."""
     pp, num_chunks, start_c = asked.pp, asked.pp * asked.chunks, sums.start_c
     num_layers, num_points = len(line.forward_s_v), line.compute_s_vk.shape[1]
+    walked_e = room.mark_qe[WALKED]
     for c in range(num_chunks):
         for v in range(start_c[c], start_c[c + 1]):
             room.device_v[v] = c % pp
@@ -140,10 +136,10 @@ def _look_at(
             if not is_apart:
                 span = Span(end, a, a, np.inf, False)
                 walk(line, costs, other_param_bytes_v, room.other_link_vq, span, room.run_kq, room.span_ejq[end])
-                room.walked_e[end] = -1
-            elif room.walked_e[end] < 0 or room.walked_e[end] > a:
+                walked_e[end] = -1
+            elif walked_e[end] < 0 or walked_e[end] > a:
                 span = Span(end, end - 1, a, np.inf, False)
-                room.walked_e[end] = walk(
+                walked_e[end] = walk(
                     line, costs, room.param_bytes_v, room.link_vq, span, room.run_kq, room.span_ejq[end]
                 )
             row = room.span_ejq[end, end - 1 - a]
@@ -188,7 +184,7 @@ def best_listed_cut(
     """
     num_layers, num_chunks = len(line.forward_s_v), asked.pp * asked.chunks
     hold_alone(line, ties, costs, room.param_bytes_v[:num_layers], room.link_vq)
-    room.walked_e[:] = -1
+    room.mark_qe[WALKED, :] = -1
     num_blocks = _fill_sums(line, costs, room.base_link_vq, sums)
     if asked.schedule == INTERLEAVED:
         fill_moments(asked.pp, asked.chunks, asked.num_microbatches, crew)
@@ -217,7 +213,7 @@ def best_listed_cut(
             if time_s < best_s:
                 best_s = time_s
                 for c in range(num_chunks):
-                    sums.best_start_c[c], sums.best_point_c[c] = start_c[c], crew.point_c[c]
+                    sums.best_qc[START, c], sums.best_qc[POINT, c] = start_c[c], crew.point_c[c]
         state = _next_cut(state, num_layers, num_blocks, num_chunks, is_all, sums)
     scope = (ALL_CUTS if is_all else EQUAL_BLOCKS) if is_complete else SOME_CUTS
     return best_s if best_s < asked.limit_s else np.inf, scope

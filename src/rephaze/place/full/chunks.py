@@ -67,10 +67,9 @@ class Crew(NamedTuple):
     num_choices_d: Ints
     choice_dxq: Floats
     choice_points_dx: Ints
-    joined_lq: Floats
-    joined_points_ld: Ints
-    next_lq: Floats
-    next_points_ld: Ints
+    joined_blq: Floats
+    """Two buffers."""
+    joined_points_bld: Ints
     point_c: Ints
     chunk_ckq: Floats
     sum_cq: Floats
@@ -78,7 +77,6 @@ class Crew(NamedTuple):
     trial_c: Ints
 
 
-@inner
 def make_crew(num_layers: int, most_chunks: int, num_points: int) -> Crew:
     """For pipelines of up to half as many devices as layers."""
     most_devices = num_layers // 2 + 1
@@ -89,10 +87,8 @@ def make_crew(num_layers: int, most_chunks: int, num_points: int) -> Crew:
         np.zeros(most_devices, dtype=np.int64),
         np.zeros((most_devices, MAX_CHOICES, 3)),
         np.zeros((most_devices, MAX_CHOICES), dtype=np.int64),
-        np.zeros((MAX_JOINED, 3)),
-        np.zeros((MAX_JOINED, most_devices), dtype=np.int64),
-        np.zeros((MAX_JOINED, 3)),
-        np.zeros((MAX_JOINED, most_devices), dtype=np.int64),
+        np.zeros((2, MAX_JOINED, 3)),
+        np.empty((2, MAX_JOINED, most_devices), dtype=np.int64),
         np.zeros(max(num_layers, 1), dtype=np.int64),
         np.zeros((most_chunks, num_points, NUM_CHUNK)),
         np.zeros((most_chunks, 3)),
@@ -271,8 +267,8 @@ def best_points(
         is_complete &= _list_choices(device, spread, costs, asked, num_points, crew)
         if crew.num_choices_d[device] == 0:
             return np.inf, is_complete
-    joined_lq, joined_points_ld = crew.joined_lq, crew.joined_points_ld
-    next_lq, next_points_ld = crew.next_lq, crew.next_points_ld
+    joined_lq, next_lq = crew.joined_blq[0], crew.joined_blq[1]
+    joined_points_ld, next_points_ld = crew.joined_points_bld[0], crew.joined_points_bld[1]
     num_joined = 1
     joined_lq[0] = 0.0
     for device in range(pp):

@@ -53,62 +53,53 @@ MAX_LABELS = 1 << 19
 """Of one layout; with more, not every cut is looked at."""
 
 
+LOAD, BUSY = 0, 1
+"""Rows of what the layers before a place take at least: passes alone, and with their tails."""
+WALKED, HEAD, FRESH = 0, 1, 2
+"""Rows of marks by the end of a run: first layer of the longest run that is of use, -1 if not walked; the first
+label of the layers behind it, of the depth before and of this one."""
+START, POINT, PARENT, NEXT = 0, 1, 2, 3
+"""Columns of a label."""
+
+
 class Room(NamedTuple):
     """Memory for the work on one layout."""
 
     link_vq: Floats
     base_link_vq: Floats
     """Without copies of tied weights."""
+    other_link_vq: Floats
     param_bytes_v: Floats
     other_param_bytes_v: Floats
-    other_link_vq: Floats
     device_v: Ints
     run_kq: Floats
-    load_s_u: Floats
-    busy_s_u: Floats
+    rest_s_qu: Floats
     span_ejq: Floats
     """Walked runs, by end and length."""
-    walked_e: Ints
-    """First layer of the longest run to each end that is of use; -1: not walked."""
-    total_l: Floats
-    most_lq: Floats
-    start_l: Ints
-    point_l: Ints
-    parent_l: Ints
-    next_l: Ints
-    head_e: Ints
-    fresh_e: Ints
-    cut_c: Ints
+    mark_qe: Ints
+    label_lq: Floats
+    """What adds up, then the maxima."""
+    label_of_lq: Ints
+    cut_qc: Ints
     """The best cut found: where each stage starts, and its point of ``keep``."""
-    cut_point_c: Ints
 
 
-@inner
 def make_room(num_layers: int, num_points: int) -> Room:
     """For graphs of up to so many layers."""
-    rows = span_rows(num_points)
     return Room(
         np.zeros((num_layers + 1, NUM_LINKS)),
         np.zeros((num_layers + 1, NUM_LINKS)),
-        np.zeros(num_layers),
-        np.zeros(num_layers),
         np.zeros((num_layers + 1, NUM_LINKS)),
+        np.zeros(num_layers),
+        np.zeros(num_layers),
         np.zeros(num_layers, dtype=np.int64),
         np.zeros((num_points, NUM_POINT)),
-        np.zeros(num_layers + 1),
-        np.zeros(num_layers + 1),
-        np.empty((num_layers + 1, num_layers, rows)),
-        np.zeros(num_layers + 1, dtype=np.int64),
-        np.empty(MAX_LABELS),
-        np.empty((MAX_LABELS, NUM_MAXIMA)),
-        np.empty(MAX_LABELS, dtype=np.int64),
-        np.empty(MAX_LABELS, dtype=np.int64),
-        np.empty(MAX_LABELS, dtype=np.int64),
-        np.empty(MAX_LABELS, dtype=np.int64),
-        np.zeros(num_layers + 1, dtype=np.int64),
-        np.zeros(num_layers + 1, dtype=np.int64),
-        np.zeros(num_layers, dtype=np.int64),
-        np.zeros(num_layers, dtype=np.int64),
+        np.zeros((2, num_layers + 1)),
+        np.empty((num_layers + 1, num_layers, span_rows(num_points))),
+        np.zeros((3, num_layers + 1), dtype=np.int64),
+        np.empty((MAX_LABELS, 1 + NUM_MAXIMA)),
+        np.empty((MAX_LABELS, 4), dtype=np.int64),
+        np.zeros((2, num_layers + 1), dtype=np.int64),
     )
 
 
@@ -151,7 +142,7 @@ def _walk_to(line: Line, ties: Ties, costs: Costs, end: int, most_s: float, room
     span = Span(end, end - 1, shared + 1, most_s, True)
     found = walk(line, costs, room.param_bytes_v, room.link_vq, span, room.run_kq, span_jq)
     if shared < 0:
-        room.walked_e[end] = found
+        room.mark_qe[WALKED, end] = found
         return
     for a in range(found - 1, -1, -1):
         span_jq[end - 1 - a, OWN] = -1.0
@@ -162,7 +153,7 @@ def _walk_to(line: Line, ties: Ties, costs: Costs, end: int, most_s: float, room
         hold_by_device(line, ties, costs, room.device_v, param_bytes_v, room.other_link_vq)
         span = Span(end, a, a, most_s, False)
         walk(line, costs, param_bytes_v, room.other_link_vq, span, room.run_kq, span_jq)
-    room.walked_e[end] = 0
+    room.mark_qe[WALKED, end] = 0
 
 
 @inner
@@ -176,9 +167,11 @@ def best_line_cut(
     num_layers, num_points = len(line.forward_s_v), line.compute_s_vk.shape[1]
     pp, count, is_zero_bubble = asked.pp, asked.num_microbatches, costs.is_zero_bubble
     hold_alone(line, ties, costs, room.param_bytes_v[:num_layers], room.link_vq)
-    room.walked_e[:] = -1
-    room.head_e[:] = -1
-    total_l, most_lq, next_l, head_e, fresh_e = room.total_l, room.most_lq, room.next_l, room.head_e, room.fresh_e
+    walked_e, head_e, fresh_e = room.mark_qe[WALKED], room.mark_qe[HEAD], room.mark_qe[FRESH]
+    load_s_u, busy_s_u = room.rest_s_qu[LOAD], room.rest_s_qu[BUSY]
+    label_lq, label_of_lq, span_ejq = room.label_lq, room.label_of_lq, room.span_ejq
+    walked_e[:] = -1
+    head_e[:] = -1
     num_labels, best_s, best_label, is_complete = 0, asked.limit_s, -1, True
     own_q, trial_q, least_q = np.zeros(NUM_MAXIMA), np.zeros(NUM_MAXIMA), np.zeros(NUM_MAXIMA)
     most_s = asked.most_s * (1 + ROUNDING)
@@ -190,11 +183,11 @@ def best_line_cut(
         for end in range(num_layers, 0, -1):
             if (depth == 1) != (end == num_layers) or (depth > 1 and head_e[end] == -1):
                 continue
-            if room.walked_e[end] < 0:
+            if walked_e[end] < 0:
                 _walk_to(line, ties, costs, end, most_s, room)
             first = end - 1 if left > 0 else 0
-            for a in range(first, max(left, room.walked_e[end]) - 1, -1):
-                row = room.span_ejq[end, end - 1 - a]
+            for a in range(first, max(left, walked_e[end]) - 1, -1):
+                row = span_ejq[end, end - 1 - a]
                 if row[OWN] < 0:
                     continue
                 if asked.num_blocks >= 0:
@@ -202,7 +195,7 @@ def best_line_cut(
                     is_inner = depth > 1 and left > 0
                     if blocks > asked.num_blocks or (is_inner and blocks < asked.num_blocks):
                         continue
-                rest_s = room.busy_s_u[a] + rest_messages_s
+                rest_s = busy_s_u[a] + rest_messages_s
                 if left > 0 and rest_s > left * most_s:
                     continue
                 k = first_point(costs, row, in_flight, num_points)
@@ -214,49 +207,27 @@ def best_line_cut(
                 behind = -2 if depth == 1 else head_e[end]
                 while behind != -1:
                     parent = behind
-                    behind = -1 if parent == -2 else next_l[parent]
-                    total = own_s + (total_l[parent] if parent >= 0 else 0.0)
+                    behind = -1 if parent == -2 else label_of_lq[parent, NEXT]
+                    total = own_s + (label_lq[parent, 0] if parent >= 0 else 0.0)
                     for q in range(NUM_MAXIMA):
-                        trial_q[q] = max(own_q[q], most_lq[parent, q]) if parent >= 0 else own_q[q]
+                        trial_q[q] = max(own_q[q], label_lq[parent, 1 + q]) if parent >= 0 else own_q[q]
                         least_q[q] = max(trial_q[q], floor_q[q]) if left > 0 else trial_q[q]
                     least = total
                     if left > 0:
                         least_q[0] = max(least_q[0], rest_s / left)
                         if not is_zero_bubble:
-                            least += room.load_s_u[a] + rest_messages_s
+                            least += load_s_u[a] + rest_messages_s
                     time_s = stage_time(least, least_q, pp, count, is_zero_bubble)
-                    if time_s >= best_s:
-                        continue
-                    # Labels of the same layers and depth: the needless go.
-                    is_needless, previous, other = False, -1, fresh_e[a]
-                    while other != -1:
-                        no_worse, no_better = total_l[other] <= total, total_l[other] >= total
-                        for q in range(NUM_MAXIMA):
-                            no_worse = no_worse and most_lq[other, q] <= trial_q[q]
-                            no_better = no_better and most_lq[other, q] >= trial_q[q]
-                        if no_worse:
-                            is_needless = True
-                            break
-                        following = next_l[other]
-                        if no_better:
-                            if previous == -1:
-                                fresh_e[a] = following
-                            else:
-                                next_l[previous] = following
-                        else:
-                            previous = other
-                        other = following
-                    if is_needless:
+                    if time_s >= best_s or _is_needless(total, trial_q, a, fresh_e, label_lq, label_of_lq):
                         continue
                     if num_labels == MAX_LABELS:
                         is_complete = False
                         continue
-                    total_l[num_labels] = total
+                    label_lq[num_labels, 0] = total
                     for q in range(NUM_MAXIMA):
-                        most_lq[num_labels, q] = trial_q[q]
-                    room.start_l[num_labels], room.point_l[num_labels] = a, k
-                    room.parent_l[num_labels] = parent
-                    next_l[num_labels] = fresh_e[a]
+                        label_lq[num_labels, 1 + q] = trial_q[q]
+                    label_of_lq[num_labels, START], label_of_lq[num_labels, POINT] = a, k
+                    label_of_lq[num_labels, PARENT], label_of_lq[num_labels, NEXT] = parent, fresh_e[a]
                     fresh_e[a] = num_labels
                     if left == 0:
                         best_s, best_label = time_s, num_labels
@@ -264,6 +235,30 @@ def best_line_cut(
         head_e, fresh_e = fresh_e, head_e
     label = best_label
     for at in range(pp if best_label >= 0 else 0):
-        room.cut_c[at], room.cut_point_c[at] = room.start_l[label], room.point_l[label]
-        label = room.parent_l[label]
+        room.cut_qc[START, at], room.cut_qc[POINT, at] = label_of_lq[label, START], label_of_lq[label, POINT]
+        label = label_of_lq[label, PARENT]
     return best_s if best_label >= 0 else np.inf, is_complete
+
+
+@inner
+def _is_needless(
+    total: float, trial_q: Floats, start: int, fresh_e: Ints, label_lq: Floats, label_of_lq: Ints
+) -> bool:
+    """Whether a label of the same layers and depth is nowhere worse; those that are nowhere better go."""
+    previous, other = -1, fresh_e[start]
+    while other != -1:
+        no_worse, no_better = label_lq[other, 0] <= total, label_lq[other, 0] >= total
+        for q in range(NUM_MAXIMA):
+            no_worse = no_worse and label_lq[other, 1 + q] <= trial_q[q]
+            no_better = no_better and label_lq[other, 1 + q] >= trial_q[q]
+        if no_worse:
+            return True
+        following = label_of_lq[other, NEXT]
+        if not no_better:
+            previous = other
+        elif previous == -1:
+            fresh_e[start] = following
+        else:
+            label_of_lq[previous, NEXT] = following
+        other = following
+    return False

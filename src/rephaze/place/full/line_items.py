@@ -66,10 +66,9 @@ class Tables(NamedTuple):
     expert_row_rq: Floats
 
 
-@inner
-def most_items(num_degrees: int, num_layers: int, choices: Choices) -> int:
+def most_items(num_degrees: int, num_layers: int, num_chunks: int) -> int:
     """No graph has more."""
-    return num_degrees * num_layers * (4 + 2 * len(choices.chunks))
+    return num_degrees * num_layers * (4 + 2 * num_chunks)
 
 
 @inner

@@ -25,7 +25,7 @@ from rephaze.place.full.least_time import (
     least_floors,
     most_load_s,
 )
-from rephaze.place.full.line_cuts import NUM_MAXIMA, Room, best_line_cut, make_room
+from rephaze.place.full.line_cuts import BUSY, LOAD, NUM_MAXIMA, Room, best_line_cut, make_room
 from rephaze.place.full.line_fits import Asked, can_be_cut, fill_rest
 from rephaze.place.full.line_items import (
     CHUNKS,
@@ -82,7 +82,7 @@ class Tools(NamedTuple):
 
 PENDING, FOUND_GRAPH, FOUND_ITEM = 0, 1, 2
 FOUND_LAYOUT = FOUND_ITEM + NUM_ITEM
-"""What is known of the best plan: whether there may be plans above the limit, its graph, item and layout."""
+"""Of the best plan: whether there may be plans above the limit, its graph (-1: none), item and layout."""
 
 
 class State(NamedTuple):
@@ -91,8 +91,8 @@ class State(NamedTuple):
     best_s: Floats
     """Its time; then the least bound of layouts not solved over all cuts, and of those not even over a family."""
     found_q: Ints
-    start_c: Ints
-    point_c: Ints
+    cut_qc: Ints
+    """Where each stage starts, and its point of ``keep``."""
 
 
 class Search(NamedTuple):
@@ -142,10 +142,11 @@ def solve_layout(
     room, sums, pp, count = tools.room, tools.sums, shape.pp, shape.num_microbatches
     num_layers = len(line.forward_s_v)
     fill_links(line, line.param_bytes_v, costs, room.base_link_vq)
-    fill_rest(line, costs, room.base_link_vq, room.load_s_u, room.busy_s_u)
+    load_s_u, busy_s_u = room.rest_s_qu[LOAD], room.rest_s_qu[BUSY]
+    fill_rest(line, costs, room.base_link_vq, load_s_u, busy_s_u)
     messages_s = 2 * (pp * shape.chunks - 1) * floors.message_s
-    slowest_s = (room.busy_s_u[num_layers] + messages_s) / pp
-    floors = _with_passes(floors, room.load_s_u[num_layers] + messages_s, slowest_s)
+    slowest_s = (busy_s_u[num_layers] + messages_s) / pp
+    floors = _with_passes(floors, load_s_u[num_layers] + messages_s, slowest_s)
     if floor_time(floors, shape) * (1 - ROUNDING) >= limit_s:
         return np.inf, ALL_CUTS, True
     most_s = most_load_s(floors, shape, limit_s) * (1 + ROUNDING)
@@ -171,47 +172,13 @@ def solve_layout(
         is_complete &= is_whole
         if time_s < best_s:
             best_s = time_s
-            for at in range(pp):
-                sums.best_start_c[at], sums.best_point_c[at] = room.cut_c[at], room.cut_point_c[at]
+            sums.best_qc[:, :pp] = room.cut_qc[:, :pp]
     scope = ALL_CUTS
     if not is_complete:
         left = Asked(pp, 1, count, shape.schedule, best_s, most_s, floors.message_s, num_blocks)
         time_s, scope = best_listed_cut(line, ties, costs, left, floors.step_s, room, sums, tools.crew)
         best_s = min(best_s, time_s)
     return best_s if best_s < limit_s else np.inf, scope, True
-
-
-@inner
-def _try_layout(
-    line: Line,
-    ties: Ties,
-    costs: Costs,
-    floors: Floors,
-    shape: Shape,
-    choices: Choices,
-    state: State,
-    tools: Tools,
-) -> bool:
-    """Solve a layout below the best known; whether it is the new best."""
-    bound_s = floor_time(floors, shape) * (1 - ROUNDING)
-    limit_s = state.best_s[0]
-    if bound_s >= limit_s:
-        state.found_q[PENDING] = 1
-        return False
-    time_s, scope, may_be = solve_layout(
-        line, ties, costs, floors, shape, limit_s, choices.has_equal_blocks, tools
-    )
-    if may_be:
-        state.found_q[PENDING] = 1
-    if scope != ALL_CUTS:
-        state.best_s[scope] = min(state.best_s[scope], bound_s)
-    if not time_s < limit_s:
-        return False
-    state.best_s[0] = time_s
-    num_chunks = shape.pp * shape.chunks
-    state.start_c[:num_chunks] = tools.sums.best_start_c[:num_chunks]
-    state.point_c[:num_chunks] = tools.sums.best_point_c[:num_chunks]
-    return True
 
 
 @inner
@@ -229,116 +196,121 @@ def _search_item(
         costs = layout_costs(item, layout, tp, cp, num_experts, tables.levels, choices.figures)
         links = layout_links(total, costs, shape.pp)
         floors = least_floors(least.work, least.stage, least.chunk, links, shape)
-        if _try_layout(line, ties, costs, floors, shape, choices, state, tools):
+        bound_s, limit_s = floor_time(floors, shape) * (1 - ROUNDING), state.best_s[0]
+        if bound_s >= limit_s:
+            state.found_q[PENDING] = 1
+            continue
+        time_s, scope, may_be = solve_layout(
+            line, ties, costs, floors, shape, limit_s, choices.has_equal_blocks, tools
+        )
+        if may_be:
+            state.found_q[PENDING] = 1
+        if scope != ALL_CUTS:
+            state.best_s[scope] = min(state.best_s[scope], bound_s)
+        if time_s < limit_s:
+            state.best_s[0] = time_s
+            state.cut_qc[:] = tools.sums.best_qc
             state.found_q[FOUND_GRAPH] = g
             state.found_q[FOUND_ITEM : FOUND_ITEM + NUM_ITEM] = item
             state.found_q[FOUND_LAYOUT:] = layout
 
 
-@inner
-def _search_graph(
-    g: int, lines: Lines, times: Times, totals: Totals, tables: Tables, choices: Choices, work: Search
-) -> None:
-    """All plans of a graph that may beat the best."""
-    total, state, item_iq, share_nq = totals.total_gq[g], work.state, work.tools.item_iq, work.tools.share_nq
-    work_s = total[FORWARD_S] + total[BACKWARD_S]
-    num_items, is_cut = list_items(g, lines, tables, choices, work_s, state.best_s[0], item_iq)
-    if is_cut:
-        state.found_q[PENDING] = 1
-    if num_items == 0:
-        return
-    fill_shares(totals.type_gtq[g], lines.first_v_g[g + 1] - lines.first_v_g[g], share_nq)
-    # Unpacked once: every array that goes into a compiled function counts references.
-    tp, cp, count, figures, allowed = (
-        lines.tp_g[g],
-        lines.cp_g[g],
-        lines.count_g[g],
-        choices.figures,
-        allowed_of(choices),
-    )
-    row_rq, expert_row_rq, first_row_d = tables.row_rq, tables.expert_row_rq, tables.first_row[tables.width_g[g]]
-    first_expert_row = tables.first_kind[tables.kind_g[g]] - first_row_d[0]
-    best_s = state.best_s
-    for i in range(num_items):
-        item = item_iq[i]
-        pp = item[PP]
-        least = Least(work_of(total), share_of(share_nq[pp]), share_of(share_nq[pp * item[CHUNKS]]))
-        at = first_row_d[item[DEGREE]] + pp - 1
-        experts = Rate(expert_row_rq[first_expert_row + at, 0], expert_row_rq[first_expert_row + at, 1])
-        shape = item_shape(item, count, figures.overlap)
-        mesh = item_mesh(item, tp, cp, True)
-        bound_s = item_bound_s(shape, mesh, total, row_rq[at], experts, least, allowed, figures)
-        if bound_s < best_s[0]:
-            _search_item(item, g, lines, times, least, tables, choices, work)
-        elif bound_s < np.inf:
-            state.found_q[PENDING] = 1
+class Order(NamedTuple):
+    """Graphs by a time none of their plans beats."""
 
-
-class Answer(NamedTuple):
-    """The best plan: its time, layout, where stages start, their points; what was not proven over all cuts."""
-
-    best_s: Floats
-    found_q: Ints
-    start_c: Ints
-    point_c: Ints
+    by_bound: Ints
+    bound_s_g: Floats
 
 
 @kernel
-def search_lines(
-    lines: Lines, times: Times, totals: Totals, tables: Tables, choices: Choices, cutoff_s: float
-) -> Answer:
-    """The fastest plan below the cutoff; its time is infinite where there is none.
+def search_round(
+    lines: Lines, times: Times, totals: Totals, tables: Tables, choices: Choices, order: Order, work: Search
+) -> None:
+    """Look for plans faster than ``work.state.best_s[0]`` in all graphs."""
+    state, item_iq, share_nq = work.state, work.tools.item_iq, work.tools.share_nq
+    best_s, found_q, figures, allowed = state.best_s, state.found_q, choices.figures, allowed_of(choices)
+    row_rq, expert_row_rq = tables.row_rq, tables.expert_row_rq
+    found_q[PENDING], found_q[FOUND_GRAPH] = 0, -1
+    for at_graph in range(len(order.by_bound)):
+        g = order.by_bound[at_graph]
+        if order.bound_s_g[g] >= best_s[0]:
+            found_q[PENDING] = 1
+            break
+        total = totals.total_gq[g]
+        work_s = total[FORWARD_S] + total[BACKWARD_S]
+        num_items, is_cut = list_items(g, lines, tables, choices, work_s, best_s[0], item_iq)
+        if is_cut:
+            found_q[PENDING] = 1
+        if num_items > 0:
+            fill_shares(totals.type_gtq[g], lines.first_v_g[g + 1] - lines.first_v_g[g], share_nq)
+        tp, cp, count, first_row_d = (
+            lines.tp_g[g],
+            lines.cp_g[g],
+            lines.count_g[g],
+            tables.first_row[tables.width_g[g]],
+        )
+        first_expert_row = tables.first_kind[tables.kind_g[g]] - first_row_d[0]
+        for i in range(num_items):
+            item = item_iq[i]
+            pp = item[PP]
+            least = Least(work_of(total), share_of(share_nq[pp]), share_of(share_nq[pp * item[CHUNKS]]))
+            at = first_row_d[item[DEGREE]] + pp - 1
+            experts = Rate(expert_row_rq[first_expert_row + at, 0], expert_row_rq[first_expert_row + at, 1])
+            shape, mesh = item_shape(item, count, figures.overlap), item_mesh(item, tp, cp, True)
+            bound_s = item_bound_s(shape, mesh, total, row_rq[at], experts, least, allowed, figures)
+            if bound_s < best_s[0]:
+                _search_item(item, g, lines, times, least, tables, choices, work)
+            elif bound_s < np.inf:
+                found_q[PENDING] = 1
 
-    ``best_s``: its time, the least bound of layouts solved only over cuts of equal numbers of blocks, and of those
-    not solved over a family; ``found_q[PENDING]``: whether there may be plans above the cutoff.
-    """
-    num_graphs, num_layers = len(lines.tp_g), 0
-    bound_g = np.zeros(num_graphs)
-    for g in range(num_graphs):
-        num_layers = max(num_layers, lines.first_v_g[g + 1] - lines.first_v_g[g])
-        work_s = totals.total_gq[g, FORWARD_S] + totals.total_gq[g, BACKWARD_S]
-        width = lines.tp_g[g] * lines.cp_g[g]
-        # Device time: no plan has more devices than there are, nor fewer microbatches in all.
-        bound_g[g] = lines.count_g[g] * work_s * width / choices.num_devices * (1 - ROUNDING)
-    most_chunks = 2
-    for at in range(len(choices.chunks)):
-        most_chunks = max(most_chunks, choices.chunks[at])
-    tools = Tools(
-        make_room(num_layers, times.kept_bytes_vk.shape[1]),
-        make_sums(num_layers),
-        make_crew(num_layers, min(most_chunks, num_layers), times.kept_bytes_vk.shape[1]),
-        np.zeros(NUM_MAXIMA),
-        np.zeros(MAX_SIZES, dtype=np.int64),
-        np.empty((most_items(len(tables.degrees.dp_d), num_layers, choices), NUM_ITEM), dtype=np.int64),
-        np.empty((6 * MAX_SIZES, NUM_LAYOUT), dtype=np.int64),
-        np.zeros((num_layers + 1, 4)),
+
+def make_search(num_layers: int, num_points: int, num_degrees: int, chunks: Ints) -> Search:
+    """Memory for problems of up to so many layers, points of ``keep`` and degrees, without totals of graphs."""
+    sums = make_sums(num_layers)
+    most_chunks = min(max([2, *chunks.tolist()]), max(num_layers, 2))
+    return Search(
+        state=State(
+            best_s=np.full(3, np.inf),
+            found_q=np.zeros(FOUND_LAYOUT + NUM_LAYOUT, dtype=np.int64),
+            cut_qc=np.zeros_like(sums.best_qc),
+        ),
+        total_gq=np.zeros((0, 0)),
+        tools=Tools(
+            room=make_room(num_layers, num_points),
+            sums=sums,
+            crew=make_crew(num_layers, most_chunks, num_points),
+            floor_q=np.zeros(NUM_MAXIMA),
+            size_s=np.zeros(MAX_SIZES, dtype=np.int64),
+            item_iq=np.empty((most_items(num_degrees, num_layers, len(chunks)), NUM_ITEM), dtype=np.int64),
+            layout_yq=np.empty((6 * MAX_SIZES, NUM_LAYOUT), dtype=np.int64),
+            share_nq=np.zeros((num_layers + 1, 4)),
+        ),
     )
-    state = State(
-        np.full(3, np.inf),
-        np.zeros(FOUND_LAYOUT + NUM_LAYOUT, dtype=np.int64),
-        np.zeros(num_layers + 1, dtype=np.int64),
-        np.zeros(num_layers + 1, dtype=np.int64),
-    )
-    search = Search(state, totals.total_gq, tools)
-    least_s, step = np.min(bound_g), FIRST_STEP
+
+
+def search_lines(
+    lines: Lines, times: Times, totals: Totals, tables: Tables, choices: Choices, cutoff_s: float, work: Search
+) -> State:
+    """The fastest plan below the cutoff, in rounds; its time is infinite where there is none."""
+    work_s_g = totals.total_gq[:, FORWARD_S] + totals.total_gq[:, BACKWARD_S]
+    # Device time: no plan has more devices than there are, nor fewer microbatches in all.
+    devices_g = lines.tp_g * lines.cp_g / choices.num_devices
+    bound_s_g = lines.count_g * work_s_g * devices_g * (1 - ROUNDING)
+    order = Order(np.argsort(bound_s_g), bound_s_g)
+    work, state = work._replace(total_gq=totals.total_gq), work.state
+    state.best_s[:] = np.inf
+    least_s, step = float(bound_s_g.min()), FIRST_STEP
     threshold_s = least_s * (1 + step)
-    state.found_q[FOUND_GRAPH] = -1
-    by_bound = np.argsort(bound_g)
     while True:
         limit_s = min(threshold_s, cutoff_s)
         if not 0 < threshold_s <= LAST_THRESHOLD * least_s:
             limit_s = cutoff_s
         state.best_s[0] = limit_s
-        state.found_q[PENDING] = 0
-        for at in range(num_graphs):
-            if bound_g[by_bound[at]] >= state.best_s[0]:
-                state.found_q[PENDING] = 1
-                break
-            _search_graph(by_bound[at], lines, times, totals, tables, choices, search)
-        if state.found_q[FOUND_GRAPH] >= 0 or state.found_q[PENDING] == 0 or limit_s >= cutoff_s:
-            break
+        search_round(lines, times, totals, tables, choices, order, work)
+        if state.found_q[FOUND_GRAPH] >= 0:
+            return state
+        if not state.found_q[PENDING] or limit_s >= cutoff_s:
+            state.best_s[0] = np.inf
+            return state
         step *= 2
         threshold_s *= 1 + step
-    if state.found_q[FOUND_GRAPH] < 0:
-        state.best_s[0] = np.inf
-    return Answer(state.best_s, state.found_q, state.start_c, state.point_c)

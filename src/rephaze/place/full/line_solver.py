@@ -25,7 +25,9 @@ from rephaze.place.full.line_search import (
     FOUND_ITEM,
     FOUND_LAYOUT,
     PENDING,
-    Answer,
+    Search,
+    State,
+    make_search,
     search_lines,
 )
 from rephaze.place.full.lines import PP_OUTER_BIT, Ints, Lines, lines_of, times_of
@@ -82,15 +84,23 @@ class LineSolver:
         self.lines: Lines = lines
         self.choices = choices_of(problem)
         self.tables = _tables(problem, lines, self.choices)
+        self._work: dict[int, Search] = {}
+        """Memory by the number of points of ``keep``: one call after another uses it."""
 
     def solve(self, by_graph: Sequence[LayerTimes], cutoff_s: float, memory_bytes: float) -> LineAnswer:
         """The fastest plan below the cutoff in so much memory."""
         times = times_of(by_graph)
         figures = self.choices.figures._replace(memory_bytes=memory_bytes)
         choices = self.choices._replace(figures=figures)
-        answer: Answer = search_lines(
-            self.lines, times, graph_totals(self.lines, times), self.tables, choices, cutoff_s
-        )
+        totals = graph_totals(self.lines, times)
+        num_points = times.kept_bytes_vk.shape[1]
+        if num_points not in self._work:
+            num_layers = int(np.diff(self.lines.first_v_g).max())
+            self._work[num_points] = make_search(
+                num_layers, num_points, len(self.tables.degrees.dp_d), choices.chunks
+            )
+        work = self._work[num_points]
+        answer = search_lines(self.lines, times, totals, self.tables, choices, cutoff_s, work)
         g = int(answer.found_q[FOUND_GRAPH])
         return LineAnswer(
             position=g,
@@ -100,7 +110,7 @@ class LineSolver:
             may_exist=bool(answer.found_q[PENDING]),
         )
 
-    def _plan(self, graph: FullGraph, answer: Answer) -> FullPlan:
+    def _plan(self, graph: FullGraph, answer: State) -> FullPlan:
         found = answer.found_q.tolist()
         item, layout_code = found[FOUND_ITEM:FOUND_LAYOUT], found[FOUND_LAYOUT:]
         layout = Layout(
@@ -114,9 +124,9 @@ class LineSolver:
             chunks=item[codes.CHUNKS],
         )
         num_stages = layout.pp * layout.chunks
-        starts = [*answer.start_c[:num_stages].tolist(), len(graph.layers)]
+        starts = [*answer.cut_qc[0, :num_stages].tolist(), len(graph.layers)]
         stages = tuple(
-            FullStage(layers=tuple(range(starts[at], starts[at + 1])), keep=int(answer.point_c[at]))
+            FullStage(layers=tuple(range(starts[at], starts[at + 1])), keep=int(answer.cut_qc[1, at]))
             for at in range(num_stages)
         )
         return layout.plan(graph, stages)

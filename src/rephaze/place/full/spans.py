@@ -69,7 +69,6 @@ class Costs(NamedTuple):
     memory_bytes: float
 
 
-@inner
 def span_rows(num_points: int) -> int:
     """Figures of a run."""
     return NUM_SPAN + NUM_POINT * num_points
