@@ -1,7 +1,7 @@
 """Large problems of cost model ``full`` with realistic figures, drawn from the shapes of two models alone.
 
-Products run at half of 1 PFLOP/s once they have many rows; collectives of a layer are rings on the level their group
-spans. Activations are those of a transformer with fused attention, kept at four points: all, without what the
+Products run at half of 1 PFLOP/s once they have many rows; collectives of a layer are rings on the level their
+group spans. Activations are those of a transformer with fused attention, kept at four points: all, without what the
 feed-forward layers widen, without attention's inputs too, only the layer's own input.
 """
 
@@ -53,7 +53,7 @@ def ring_s(num_bytes, members, inside=1):
     """Of an all-reduce over members that stand so many devices apart."""
     if members == 1:
         return 0.0
-    size, bytes_per_s, latency_s = next(level for level in LEVELS if level[0] >= members * inside)
+    _, bytes_per_s, latency_s = next(level for level in LEVELS if level[0] >= members * inside)
     return 2 * (members - 1) / members * num_bytes / bytes_per_s + 2 * (members - 1) * latency_s
 
 

@@ -242,6 +242,42 @@ def test_gradients_of_experts_are_summed_elsewhere():
         assert not weights & read
 
 
+def test_shared_experts_are_summed_apart_and_may_run_beside_the_all_to_all():
+    # Without a cut of experts, routed and shared results are added before one all-reduce.
+    together = cut_block("deepseek-v3", tp=4)
+    assert [op.name for op in together.forward.ops if op.collective][-1].startswith("add")
+    layer = cut_block("deepseek-v3", tp=4, sp=True, ep=8)
+    ops, size = layer.forward.ops, 4096 * 7168 * BYTES
+    assert moved(layer.forward)["reduce_scatter", "tp", 4, 1, size] == 2
+    position = {op.name: number for number, op in enumerate(ops)}
+    (scatter,) = [op for op in ops if op.collective and "shared_experts" in op.module and "reduce" in op.name]
+    needed, waiting = set(), [position[scatter.name]]
+    while waiting:
+        last = waiting.pop()
+        found = {src for src, dst in layer.forward.edges if dst == last} - needed
+        needed |= found
+        waiting.extend(found)
+    assert not any(ops[n].collective and ops[n].collective.group is CommGroup.EP for n in needed)
+
+
+def test_biases_of_experts_go_with_them():
+    whole, local = block(load_model("gpt-oss-120b")), cut_block("gpt-oss-120b", tp=2, sp=True, ep=4, etp=2)
+    sizes = {t.name.split(".")[-1]: t.num_elements.const for t in local.parameters}
+    before = {t.name.split(".")[-1]: t.num_elements.const for t in whole.parameters}
+    for name, parts in (("gate_up_proj", 8), ("gate_up_proj_bias", 8), ("down_proj", 8), ("down_proj_bias", 4)):
+        assert sizes[name] * parts == before[name]
+    gradients = {
+        t.num_elements.const
+        for op in local.backward.ops
+        if op.gradient == "weight" and "experts" in op.module and op.kind is not OpKind.VIEW
+        for t in (local.backward.tensors[number] for number in op.outputs)
+    }
+    names = ("gate_up_proj", "gate_up_proj_bias", "down_proj", "down_proj_bias")
+    assert gradients == {sizes[name] for name in names}
+    # Only gradients of tokens travel, once each way: what was kept is at the experts already.
+    assert sum(op.collective.group is CommGroup.EP for op in local.backward.ops if op.collective) == 2
+
+
 @pytest.mark.parametrize("cut", [{"cp": 4}, {"cp": 2, "context_form": "ulysses"}, {"tp": 2, "sp": True, "ep": 4}])
 def test_a_cut_graph_is_fused_as_any_other(cut):
     graph = cut_graph(load_model("mixtral-8x7b"), GraphCut(**cut))
