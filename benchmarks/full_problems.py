@@ -1,8 +1,8 @@
 """Large problems of cost model ``full`` with realistic figures, drawn from the shapes of two models alone.
 
 Products run at half of 1 PFLOP/s once they have many rows; collectives of a layer are rings on the level their
-group spans. Activations are those of a transformer with fused attention, kept at four points: all, without what the
-feed-forward layers widen, without attention's inputs too, only the layer's own input.
+group spans. Activations are those of a transformer with fused attention, kept at four points: all, without what
+the feed-forward layers widen, without attention's inputs too, only the layer's own input.
 """
 
 from dataclasses import dataclass
