@@ -7,7 +7,6 @@ the last bits may depend on the versions of numpy and numba. Values under a geom
 and log, whose last bit depends on the processor as well: those alone may differ by a few bits.
 """
 
-import dataclasses
 import json
 import math
 import platform
@@ -20,6 +19,7 @@ import pytest
 from rephaze.estimate.estimate_model import ESTIMATE_MODELS
 from rephaze.search.cosearch import run_search
 from rephaze.search.settings import resolve_settings
+from rephaze.store.record_json import to_json
 from rephaze.store.run_store import RunStore
 
 GOLDEN = Path(__file__).with_name("searches.json")
@@ -74,7 +74,8 @@ def searched(name, folder):
     """The answer of one search by one worker, as a document; how long it took is nobody's result."""
     asked = SEARCHES[name]
     settings = resolve_settings(asked["models"], scenario=asked["scenario"], changes=asked["changes"])
-    result = dataclasses.asdict(run_search(settings, folder=folder, num_workers=1))
+    # As runs record it: what records got later, and has its default, is left out.
+    result = to_json(run_search(settings, folder=folder, num_workers=1))
     del result["search_s"]
     with RunStore.read(folder) as store:
         evaluations = sorted(store.evaluations(), key=lambda item: item.design)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 
+from rephaze.types.added_later import ADDED_LATER
 from rephaze.types.chip import Chip
 from rephaze.types.full import DeviceOrder, PipelineSchedule, Sharding
 from rephaze.types.scenario import Scenario
@@ -70,9 +71,9 @@ class StagePlan:
     memory_bytes: float
     recompute: str
     """A mode; under cost model ``full`` what is kept, in words."""
-    keep: int = 0
+    keep: int = field(default=0, metadata=ADDED_LATER)
     """Under cost model ``full``: the position in its layers' lists of what to keep."""
-    layers: tuple[int, ...] = ()
+    layers: tuple[int, ...] = field(default=(), metadata=ADDED_LATER)
     """Under cost model ``full``: positions of its layers in the model."""
 
 
@@ -93,16 +94,16 @@ class ModelPlan:
     energy_per_sample_j: float
     stages: tuple[StagePlan, ...]
     """Stage by stage; of an interleaved plan chunk by chunk."""
-    sp: bool = False
-    cp: int = 1
-    ep: int = 1
-    etp: int = 1
-    order: DeviceOrder = DeviceOrder.DP_OUTER
-    sharding: Sharding = Sharding.NONE
-    shard_group: int = 1
-    reshard: bool = False
-    schedule: PipelineSchedule = PipelineSchedule.ONE_F_ONE_B
-    chunks: int = 1
+    sp: bool = field(default=False, metadata=ADDED_LATER)
+    cp: int = field(default=1, metadata=ADDED_LATER)
+    ep: int = field(default=1, metadata=ADDED_LATER)
+    etp: int = field(default=1, metadata=ADDED_LATER)
+    order: DeviceOrder = field(default=DeviceOrder.DP_OUTER, metadata=ADDED_LATER)
+    sharding: Sharding = field(default=Sharding.NONE, metadata=ADDED_LATER)
+    shard_group: int = field(default=1, metadata=ADDED_LATER)
+    reshard: bool = field(default=False, metadata=ADDED_LATER)
+    schedule: PipelineSchedule = field(default=PipelineSchedule.ONE_F_ONE_B, metadata=ADDED_LATER)
+    chunks: int = field(default=1, metadata=ADDED_LATER)
 
     @property
     def choices(self) -> str:
