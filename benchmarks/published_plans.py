@@ -1,11 +1,11 @@
 """Published training runs as plan files, priced, and how far the prices are from what was measured.
 
-``benchmarks/data/published_runs.toml`` has the facts. For each run this script takes the model's graph (of the zoo,
-or extracted from its config, which needs torch), cuts it as the run did, schedules its layers on the run's chip, and
-writes the run's plan to ``examples/published/NAME.json``. Then ``examples/published/README.md`` is made anew from all
-files there: what ``rephaze evaluate`` says of each, beside the measured seconds. Nothing is fitted::
+``benchmarks/data/published_runs.toml`` has the facts. For each run this script takes the model's graph (of the
+zoo, or extracted from its config, which needs torch), cuts it as the run did, schedules its layers on the run's
+chip, and writes the run's plan to ``examples/published/NAME.json``. Then ``examples/published/README.md`` is made
+anew from all files there: what ``rephaze evaluate`` says of each, beside the measured seconds. Nothing is fitted::
 
-    python benchmarks/published_plans.py                        # all of them: some minutes once graphs are extracted
+    python benchmarks/published_plans.py                        # all of them: some minutes
     python benchmarks/published_plans.py --only llama3-8b-h100x8-cp2 gpt-1.5b-a100x8-pp8
     python benchmarks/published_plans.py --index                # the table alone, from the files as they are
 """
@@ -13,17 +13,13 @@ files there: what ``rephaze evaluate`` says of each, beside the measured seconds
 from __future__ import annotations
 
 import argparse
-import json
-import statistics
 import time
 import tomllib
-from collections import Counter, defaultdict
+from collections import Counter
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
-from rephaze.api.full_plans import FullAnswer
-from rephaze.api.plans import evaluate_plans
+from published_text import Facts, error_of, index_page, is_interleaved, plan_text, priced
 from rephaze.hardware.presets import preset_chip
 from rephaze.hardware.scenarios import load_scenario
 from rephaze.measure.chip_solver import ChipSolver
@@ -44,36 +40,35 @@ from rephaze.types.full import (
 )
 from rephaze.types.graph import AttentionKind
 from rephaze.types.scenario import Scenario
-from rephaze.units import GIB
 from rephaze.workload.graph_file import write_graph
 
 ROOT = Path(__file__).parents[1]
 FACTS = Path(__file__).parent / "data" / "published_runs.toml"
 PLANS = ROOT / "examples" / "published"
 GRAPHS = ROOT / "build" / "published_graphs"
-SIGNIFICANT_DIGITS = 6
-"""Of times in files: far below what a measurement repeats to."""
 VALUE_BYTES = 2
 """Of an activation."""
-
-Facts = dict[str, Any]
 
 
 def main() -> None:
     facts = tomllib.loads(FACTS.read_text())
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", nargs="+", default=list(facts["runs"]), metavar="NAME", choices=facts["runs"])
-    parser.add_argument("--index", action="store_true", help="write no plan files, only the table of those there are")
-    parser.add_argument("--graphs", type=Path, default=GRAPHS, help=f"where extracted graphs lie (default {GRAPHS})")
+    parser.add_argument(
+        "--index", action="store_true", help="write no plan files, only the table of those there are"
+    )
+    parser.add_argument(
+        "--graphs", type=Path, default=GRAPHS, help=f"where extracted graphs lie (default {GRAPHS})"
+    )
     asked = parser.parse_args()
     PLANS.mkdir(parents=True, exist_ok=True)
     for name in [] if asked.index else asked.only:
         began = time.perf_counter()
         run = facts["runs"][name]
-        problem, positions = timed_problem(run, facts, asked.graphs)
-        (PLANS / f"{name}.json").write_text(plan_text(problem, plan_record(run, problem.graphs[0], positions)))
+        problem, position = timed_problem(run, facts, asked.graphs)
+        (PLANS / f"{name}.json").write_text(plan_text(problem, plan_record(run, problem.graphs[0], position)))
         print(f"{name}: written in {time.perf_counter() - began:.0f} s", flush=True)
-    answers = priced(facts["runs"])
+    answers = priced(facts["runs"], PLANS)
     for name in asked.only:
         if name in answers:
             print(f"{name}: {error_of(facts['runs'][name], answers[name]):+.1%}")
@@ -170,7 +165,7 @@ def memory_of(chip: Chip) -> Memory:
 def schedule_of(run: Facts) -> PipelineSchedule:
     if "schedule" in run:
         return PipelineSchedule(run["schedule"])
-    return PipelineSchedule.INTERLEAVED if "chunks" in run else PipelineSchedule.ONE_F_ONE_B
+    return PipelineSchedule.INTERLEAVED if is_interleaved(run) else PipelineSchedule.ONE_F_ONE_B
 
 
 def is_gathering(run: Facts) -> bool:
@@ -206,7 +201,7 @@ def with_few_points(layer: FullLayer, picked: int) -> FullLayer:
     return replace(layer, keep=tuple(layer.keep[k] for k in at))
 
 
-# Plans and files
+# Plans
 
 
 def plan_record(run: Facts, graph: FullGraph, position: int) -> Facts:
@@ -224,7 +219,8 @@ def plan_record(run: Facts, graph: FullGraph, position: int) -> Facts:
         "schedule": str(schedule_of(run)),
         "chunks": run.get("chunks", 1),
         "stages": [
-            {"layers": [graph.layers[v].name for v in layers], "keep": position} for layers in stages_of(run, graph)
+            {"layers": [graph.layers[v].name for v in layers], "keep": position}
+            for layers in stages_of(run, graph)
         ],
     }
 
@@ -246,180 +242,6 @@ def stages_of(run: Facts, graph: FullGraph) -> list[tuple[int, ...]]:
     begins = [0, *(starts[i * size - 1] for i in range(1, num_stages))]
     ends = [*begins[1:], len(kinds)]
     return [tuple(range(first, last)) for first, last in zip(begins, ends, strict=True)]
-
-
-def plan_text(problem: FullProblem, plan: Facts) -> str:
-    """A plan file, one layer, edge or stage a line."""
-    cluster, options, graph = problem.cluster, problem.options, problem.graphs[0]
-    names = [layer.name for layer in graph.layers]
-    head = {
-        "format": "rephaze.placement-problem/2",
-        "cost_model": "full",
-        "cluster": {
-            "num_devices": cluster.num_devices,
-            "device_memory_bytes": problem.device_memory_bytes,
-            "hbm_bytes_per_s": problem.hbm_bytes_per_s,
-            "levels": [{key: getattr(level, key) for key in level.__slots__} for level in cluster.levels],
-        },
-        "training": {
-            "global_batch": problem.global_batch,
-            "optimizer": str(problem.optimizer),
-            "precision": problem.precision.name,
-        },
-        "options": {
-            "sharding": [str(one) for one in options.sharding],
-            "reshard": list(options.reshard),
-            "schedule": [str(one) for one in options.schedule],
-            "chunks": list(options.chunks),
-            "order": [str(one) for one in options.order],
-            "overlap": options.overlap,
-        },
-    }
-    cut = {key: getattr(graph, key) for key in ("tp", "cp", "ep", "etp", "sp", "microbatch")}
-    lists = {
-        "layers": [layer_record(layer) for layer in graph.layers],
-        "edges": [{"src": names[e.src], "dst": names[e.dst], "bytes": e.payload_bytes} for e in graph.links],
-        "tied": [{"layers": [names[v] for v in t.layers], "param_bytes": t.param_bytes} for t in graph.tied],
-    }
-    one_graph = _inside(cut) + "".join(f', "{key}": {_lines(items)}' for key, items in lists.items())
-    stages = _lines(plan["stages"])
-    rest = _inside({key: value for key, value in plan.items() if key != "stages"})
-    return (
-        f'{{"format": "rephaze.placement-plan/2",\n"problem": {{{_inside(head)},\n"graphs": [{{{one_graph}}}]}},\n'
-        f'"plan": {{{rest}, "stages": {stages}}}}}\n'
-    )
-
-
-def layer_record(layer: FullLayer) -> Facts:
-    record = {
-        "name": layer.name,
-        "param_bytes": layer.param_bytes,
-        "expert_param_bytes": layer.expert_param_bytes,
-        "forward_s": _rounded(layer.forward_s),
-        "backward_s": _rounded(layer.backward_s),
-        "weight_backward_s": None if layer.weight_backward_s is None else _rounded(layer.weight_backward_s),
-        "keep": [{"bytes": point.kept_bytes, "replay_s": _rounded(point.replay_s)} for point in layer.keep],
-        "working_bytes": layer.working_bytes,
-        "block": layer.is_block,
-    }
-    return {key: value for key, value in record.items() if value not in (None, 0.0, False) or key in _NEEDED}
-
-
-_NEEDED = ("param_bytes", "forward_s", "backward_s", "weight_backward_s")
-
-
-def _rounded(seconds: float) -> float:
-    return float(f"{seconds:.{SIGNIFICANT_DIGITS}g}")
-
-
-def _inside(record: Facts) -> str:
-    return json.dumps(record)[1:-1]
-
-
-def _lines(items: list[Facts]) -> str:
-    return "[\n" + ",\n".join(json.dumps(item) for item in items) + "]" if items else "[]"
-
-
-# The table
-
-
-def priced(runs: Facts) -> dict[str, FullAnswer]:
-    """What ``rephaze evaluate`` says of every run that has a file."""
-    names = [name for name in runs if (PLANS / f"{name}.json").exists()]
-    found: dict[str, FullAnswer] = {}
-    for name, (_, answer) in zip(names, evaluate_plans([PLANS / f"{name}.json" for name in names]), strict=True):
-        assert isinstance(answer, FullAnswer), f"{name}: {answer}"
-        found[name] = answer
-    return found
-
-
-def error_of(run: Facts, answer: FullAnswer) -> float:
-    assert answer.price is not None
-    return float(answer.price.batch_s / run["measured_s"] - 1)
-
-
-def plan_words(run: Facts) -> str:
-    """The plan in a line."""
-    parts = [f"{key} {run[key]}" for key in ("tp", "cp", "ep", "pp", "dp") if run.get(key, 1) > 1]
-    if run.get("sp"):
-        parts.insert(1, "sp")
-    parts.append(f"microbatch {run['microbatch']}")
-    if run["pp"] > 1:
-        parts.append(str(schedule_of(run)) + (f" x{run['chunks']}" if "chunks" in run else ""))
-    if run["sharding"] != "none":
-        group = f" over {run['shard_group']}" if "shard_group" in run else ""
-        parts.append({"weights": "FSDP", "optimizer": "ZeRO 1"}[run["sharding"]] + group)
-    parts.append({"none": "no recompute", "full": "full recompute"}.get(run["recompute"], "selective recompute"))
-    return ", ".join(parts)
-
-
-def index_page(facts: Facts, answers: dict[str, FullAnswer]) -> str:
-    """The page that lists every run with its error, the kinds of plans, what was assumed."""
-    rows, errors, kinds = [], {}, defaultdict(list)
-    for name, answer in answers.items():
-        run, price = facts["runs"][name], answer.price
-        assert price is not None
-        errors[name] = error_of(run, answer)
-        kinds[run["kind"]].append(errors[name])
-        fullest = max(device.total_bytes for device in price.devices) / GIB
-        cells = (
-            f"[{name}]({name}.json)", run["source"], f"{run['num_devices']} {run['machine']}", plan_words(run),
-            f"{run['measured_s']:.4g}", f"{price.batch_s:.4g}", f"{100 * errors[name]:+.1f}",
-            f"{fullest:.0f}{'' if price.fits else ' (too much)'}",
-        )  # fmt: skip
-        rows.append("| " + " | ".join(cells) + " |")
-    by_kind = [
-        f"| {kind} | {len(found)} | {100 * statistics.fmean(found):+.1f} | {100 * _mean_size(found):.1f} |"
-        for kind, found in sorted(kinds.items())
-    ]
-    assumed = [f"- `{name}`: chip `{one['chip']}`; {one['assumed']}." for name, one in facts["machines"].items()]
-    notes = [
-        f"- `{name}`: {'; '.join(run[key] for key in ('recompute_note', 'note') if key in run)}."
-        for name, run in facts["runs"].items()
-        if name in answers and ("recompute_note" in run or "note" in run)
-    ]
-    sources = [f"- {source}: {url}" for source, url in sorted({(r["source"], r["url"]) for r in facts["runs"].values()})]
-    mean = f"{100 * _mean_size(list(errors.values())):.1f} %"
-    return "\n".join(
-        [
-            "# Published training runs as plans",
-            "",
-            f"{len(errors)} runs others measured, each as a plan file that `rephaze evaluate` prices. Written by",
-            "`python benchmarks/published_plans.py` from `benchmarks/data/published_runs.toml`; do not edit.",
-            "",
-            "Error: predicted over measured, less one. No constant was fitted to these or any other runs: chips work at the",
-            "rates of their data sheets, networks at theirs, layers are scheduled as well as can be proven. So prices are of",
-            f"perfect software, and most are too low. Mean absolute error: {mean}.",
-            "",
-            "| run | source | devices, machine | plan | measured s | predicted s | error % | GiB of a device |",
-            "|---|---|---|---|---|---|---|---|",
-            *rows,
-            "",
-            "| kind of plan | runs | mean error % | mean absolute error % |",
-            "|---|---|---|---|",
-            *by_kind,
-            "",
-            "## What was assumed",
-            "",
-            *assumed,
-            "",
-            "Blocks are dealt evenly to stages, or one fewer at both ends where a source says so. `keep` is 0 without recompute",
-            "and the last position where blocks keep their input alone; selective recompute is the position whose bytes are nearest",
-            "to what the run keeps, with operators of rephaze's choice to replay within these bytes. Embedding and head are never",
-            "run again. Overlap of gradients and weights with compute is on, except where a source says it was off.",
-            "",
-            *notes,
-            "",
-            "## Sources",
-            "",
-            *sources,
-            "",
-        ]
-    )
-
-
-def _mean_size(errors: list[float]) -> float:
-    return statistics.fmean(map(abs, errors))
 
 
 if __name__ == "__main__":
