@@ -35,7 +35,8 @@ prices are of perfect software, and most are too low. Mean absolute error: {mean
 |---|---|---|---|
 {kinds}
 
-Of {num_pairs} pairs of plans of one model, batch and machine the prices order {num_right} as the measurements do; the others:
+Of {num_pairs} pairs of plans of one model, batch and machine the prices order {num_right} as the measurements do. The
+others:
 
 {wrong}
 
@@ -206,7 +207,7 @@ def index_page(facts: Facts, answers: dict[str, FullAnswer]) -> str:
     return PAGE.format(
         num_pairs=len(right) + len(wrong),
         num_right=len(right),
-        wrong="\n".join(f"- `{faster}` was faster than `{slower}`." for faster, slower in wrong) or "none.",
+        wrong="\n".join(f"- `{faster}` was faster than `{slower}`." for faster, slower in wrong) or "- none.",
         num_runs=len(errors),
         mean=f"{100 * _mean_size(list(errors.values())):.1f} %",
         rows="\n".join(rows),
