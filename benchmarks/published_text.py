@@ -35,8 +35,8 @@ prices are of perfect software, and most are too low. Mean absolute error: {mean
 |---|---|---|---|
 {kinds}
 
-Of {num_pairs} pairs of plans of one model, batch and machine the prices order {num_right} as the measurements do. The
-others:
+Of {num_pairs} pairs of plans of one model, batch and machine the prices order {num_right}
+as the measurements do. The others:
 
 {wrong}
 
