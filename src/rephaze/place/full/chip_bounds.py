@@ -117,19 +117,24 @@ class FullChipBounds:
         """That a chip's bound may come from."""
         return len(self._classes.shape_nq)
 
-    def batch_s(self, forward_s_ct: Floats, backward_s_ct: Floats) -> Floats:
+    def batch_s(
+        self, forward_s_ct: Floats, backward_s_ct: Floats, weight_backward_s_ct: Floats | None = None
+    ) -> Floats:
         """For each chip, a time no plan beats, whatever it replays; infinite where no plan fits.
 
         Args:
             forward_s_ct: Chips x layer types; times that are themselves lower bounds give a lower bound.
             backward_s_ct: The same of the backward pass, input and weight part together.
+            weight_backward_s_ct: The most the weight part can be; where not given, all of the backward pass.
         """
         forward = np.ascontiguousarray(forward_s_ct, dtype=np.float64)
         backward = np.ascontiguousarray(backward_s_ct, dtype=np.float64)
-        for name, array in (("forward_s_ct", forward), ("backward_s_ct", backward)):
+        given = backward if weight_backward_s_ct is None else weight_backward_s_ct
+        weight = np.ascontiguousarray(given, dtype=np.float64)
+        for name, array in (("forward_s_ct", forward), ("backward_s_ct", backward), ("weight", weight)):
             if array.ndim != 2 or array.shape[1] < len(self._num_t):
                 raise SpecError(name, array.shape, f"must have {len(self._num_t)} columns, one a layer type")
-        bound_c: Floats = _lower(forward, backward, self._num_t, self._classes)
+        bound_c: Floats = _lower(forward, backward, weight, self._num_t, self._classes)
         return bound_c
 
 
@@ -244,38 +249,42 @@ def _is_worse(link_nq: Floats, first: int, at: int) -> bool:
 
 
 @inner
-def _share(forward_t: Floats, backward_t: Floats, num_t: Ints, num_parts: int) -> Share:
-    """What some part has at least; the weight part of the backward pass may be all of it."""
-    both_s, forward_s = 0.0, 0.0
+def _share(forward_t: Floats, backward_t: Floats, weight_t: Floats, num_t: Ints, num_parts: int) -> Share:
+    """What some part has at least."""
+    both_s, forward_s, input_s, ahead_s = 0.0, 0.0, 0.0, 0.0
     for t in range(len(num_t)):
         held = -(-num_t[t] // num_parts)
         both_s = max(both_s, held * (forward_t[t] + backward_t[t]))
         forward_s = max(forward_s, held * forward_t[t])
-    return Share(both_s, forward_s, 0.0, forward_s)
+        input_s = max(input_s, held * (backward_t[t] - weight_t[t]))
+        ahead_s = max(ahead_s, held * (forward_t[t] + backward_t[t] - weight_t[t]))
+    return Share(both_s, forward_s, input_s, ahead_s)
 
 
 @kernel
-def _lower(forward_ct: Floats, backward_ct: Floats, num_t: Ints, classes: Classes) -> Floats:
+def _lower(forward_ct: Floats, backward_ct: Floats, weight_ct: Floats, num_t: Ints, classes: Classes) -> Floats:
     """The least of all layouts, for each chip."""
     shape_nq, link_nq, first_n_m = classes.shape_nq, classes.link_nq, classes.first_n_m
     bound_c = np.full(len(forward_ct), np.inf)
     for c in range(len(bound_c)):
-        forward_s, backward_s, best = 0.0, 0.0, np.inf
+        forward_t, backward_t, weight_t = forward_ct[c], backward_ct[c], weight_ct[c]
+        forward_s, backward_s, weight_s, best = 0.0, 0.0, 0.0, np.inf
         for t in range(len(num_t)):
-            forward_s += num_t[t] * forward_ct[c, t]
-            backward_s += num_t[t] * backward_ct[c, t]
-        work = Work(forward_s, backward_s, backward_s)
+            forward_s += num_t[t] * forward_t[t]
+            backward_s += num_t[t] * backward_t[t]
+            weight_s += num_t[t] * weight_t[t]
+        work = Work(forward_s, backward_s, weight_s)
         for m in range(len(first_n_m) - 1):
             first = first_n_m[m]
             pp, count = shape_nq[first, PP], shape_nq[first, COUNT]
             if count * ((forward_s + backward_s) / pp) >= best:
                 break  # all that follow have more work a device
-            stage = _share(forward_ct[c], backward_ct[c], num_t, pp)
+            stage = _share(forward_t, backward_t, weight_t, num_t, pp)
             chunk, chunks = stage, 1
             for n in range(first, first_n_m[m + 1]):
                 if shape_nq[n, CHUNKS] != chunks:
                     chunks = shape_nq[n, CHUNKS]
-                    chunk = _share(forward_ct[c], backward_ct[c], num_t, pp * chunks)
+                    chunk = _share(forward_t, backward_t, weight_t, num_t, pp * chunks)
                 shape = Shape(pp, chunks, count, shape_nq[n, SCHEDULE], shape_nq[n, GATHERS] == 1, classes.overlap)
                 floors = least_floors(work, stage, chunk, _links_of(link_nq[n]), shape)
                 best = min(best, floor_time(floors, shape))

@@ -43,7 +43,8 @@ ALL_CUTS, EQUAL_BLOCKS, SOME_CUTS = 0, 1, 2
 """Over which cuts a layout was solved."""
 
 
-FORWARD_S, BACKWARD_S, GATHER_S, SCATTER_S = range(4)
+NUM_SUMS = 7
+FORWARD_S, BACKWARD_S, GATHER_S, SCATTER_S, OWN_BYTES, EXPERT_BYTES, KEPT_BYTES = range(NUM_SUMS)
 """Rows of sums over the layers before a place."""
 
 
@@ -62,7 +63,7 @@ def make_sums(num_layers: int) -> Sums:
     """For graphs of up to so many layers."""
     size = num_layers + 2
     return Sums(
-        np.zeros((4, size)),
+        np.zeros((NUM_SUMS, size)),
         np.zeros(size, dtype=np.int64),
         np.zeros(size, dtype=np.int64),
         np.zeros((2, size), dtype=np.int64),
@@ -80,6 +81,9 @@ def _fill_sums(line: Line, costs: Costs, link_vq: Floats, sums: Sums) -> int:
         sum_qu[BACKWARD_S, v + 1] = sum_qu[BACKWARD_S, v] + line.compute_s_vk[v, 0]
         sum_qu[GATHER_S, v + 1] = sum_qu[GATHER_S, v] + (link_vq[v, GATHER] if is_counted else 0.0)
         sum_qu[SCATTER_S, v + 1] = sum_qu[SCATTER_S, v] + (link_vq[v, SCATTER] if is_counted else 0.0)
+        sum_qu[OWN_BYTES, v + 1] = sum_qu[OWN_BYTES, v] + line.param_bytes_v[v]
+        sum_qu[EXPERT_BYTES, v + 1] = sum_qu[EXPERT_BYTES, v] + line.expert_bytes_v[v]
+        sum_qu[KEPT_BYTES, v + 1] = sum_qu[KEPT_BYTES, v] + line.kept_bytes_vk[v, -1]
         if not has_blocks or line.blocks_u[v + 1] > line.blocks_u[v]:
             sums.block_i[num_blocks] = v
             num_blocks += 1
@@ -106,6 +110,25 @@ def _least_s(asked: Asked, sums: Sums, once_s: float) -> float:
     if asked.schedule == INTERLEAVED:
         return asked.num_microbatches * slowest_s + (pp - 1) * longest_s + once_s
     return asked.num_microbatches * slowest_s + once_s
+
+
+@inner
+def _may_fit(costs: Costs, asked: Asked, sums: Sums, crew: Crew) -> bool:
+    """Whether the first device, of which most is in flight, has room for what it must hold and keep."""
+    pp, num_chunks, start_c, sum_qu = asked.pp, asked.chunks, sums.start_c, sums.sum_qu
+    fixed = 0.0
+    for at in range(num_chunks):
+        a, b = start_c[at * pp], start_c[at * pp + 1]
+        fixed += costs.own_ratio * (sum_qu[OWN_BYTES, b] - sum_qu[OWN_BYTES, a])
+        fixed += costs.expert_ratio * (sum_qu[EXPERT_BYTES, b] - sum_qu[EXPERT_BYTES, a])
+    for m in range(crew.num_moments_d[0]):
+        held = fixed
+        for at in range(num_chunks):
+            a, b = start_c[at * pp], start_c[at * pp + 1]
+            held += crew.in_flight_dmc[0, m, at] * (sum_qu[KEPT_BYTES, b] - sum_qu[KEPT_BYTES, a])
+        if held > costs.memory_bytes * (1 + ROUNDING):
+            return False
+    return True
 
 
 @inner
@@ -203,6 +226,8 @@ def best_listed_cut(
                 is_legal = is_legal and line.blocks_u[start_c[c + 1]] - line.blocks_u[start_c[c]] == most
         for c in range(num_chunks):
             is_legal = is_legal and start_c[c] < start_c[c + 1]
+        if is_legal and asked.schedule == INTERLEAVED:
+            is_legal = _may_fit(costs, asked, sums, crew)
         if is_legal and _least_s(asked, sums, once_s) * (1 - ROUNDING) < best_s:
             below = Asked(
                 asked.pp, asked.chunks, asked.num_microbatches, asked.schedule, best_s, asked.most_s,

@@ -156,7 +156,7 @@ def _add_type(types: Floats, num_layers: int, f: float, b: float, w: float) -> N
 def fill_shares(types: Floats, num_parts: int, share_nq: Floats) -> None:
     """What some part has at least, for every number of parts up to one."""
     for n in range(1, num_parts + 1):
-        share = _share_of(types, n)
+        share = type_share(types, n)
         share_nq[n, 0], share_nq[n, 1] = share.both_s, share.forward_s
         share_nq[n, 2], share_nq[n, 3] = share.input_backward_s, share.ahead_s
 
@@ -168,7 +168,7 @@ def share_of(share_q: Floats) -> Share:
 
 
 @inner
-def _share_of(types: Floats, num_parts: int) -> Share:
+def type_share(types: Floats, num_parts: int) -> Share:
     """What some part of so many has at least."""
     both_s, forward_s, input_s, ahead_s = 0.0, 0.0, 0.0, 0.0
     for t in range(len(types)):

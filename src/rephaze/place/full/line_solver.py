@@ -20,19 +20,9 @@ from rephaze.place.full.layouts import (
 from rephaze.place.full.least_time import INTERLEAVED, ONE_F_ONE_B, ZERO_BUBBLE
 from rephaze.place.full.line_items import Tables
 from rephaze.place.full.line_layouts import Choices, Figures, graph_totals
-from rephaze.place.full.line_search import (
-    FOUND_GRAPH,
-    FOUND_ITEM,
-    FOUND_LAYOUT,
-    PENDING,
-    Search,
-    State,
-    make_search,
-    search_lines,
-)
-from rephaze.place.full.lines import PP_OUTER_BIT, Ints, Lines, lines_of, times_of
+from rephaze.place.full.line_search import GRAPH, ITEM, LAYOUT, LineSearch, State
+from rephaze.place.full.lines import PP_OUTER_BIT, Ints, Lines, Times, lines_of
 from rephaze.place.full.rates import Degrees, Levels, Sizes, least_expert_rates, least_rates
-from rephaze.place.full.times import LayerTimes
 from rephaze.types.cluster import Cluster
 from rephaze.types.full import (
     DeviceOrder,
@@ -84,35 +74,30 @@ class LineSolver:
         self.lines: Lines = lines
         self.choices = choices_of(problem)
         self.tables = _tables(problem, lines, self.choices)
-        self._work: dict[int, Search] = {}
-        """Memory by the number of points of ``keep``: one call after another uses it."""
+        self._searches: dict[int, LineSearch] = {}
+        """By the number of points of ``keep``."""
 
-    def solve(self, by_graph: Sequence[LayerTimes], cutoff_s: float, memory_bytes: float) -> LineAnswer:
+    def solve(self, times: Times, cutoff_s: float, memory_bytes: float) -> LineAnswer:
         """The fastest plan below the cutoff in so much memory."""
-        times = times_of(by_graph)
         figures = self.choices.figures._replace(memory_bytes=memory_bytes)
         choices = self.choices._replace(figures=figures)
         totals = graph_totals(self.lines, times)
         num_points = times.kept_bytes_vk.shape[1]
-        if num_points not in self._work:
-            num_layers = int(np.diff(self.lines.first_v_g).max())
-            self._work[num_points] = make_search(
-                num_layers, num_points, len(self.tables.degrees.dp_d), choices.chunks
-            )
-        work = self._work[num_points]
-        answer = search_lines(self.lines, times, totals, self.tables, choices, cutoff_s, work)
-        g = int(answer.found_q[FOUND_GRAPH])
+        if num_points not in self._searches:
+            self._searches[num_points] = LineSearch(self.lines, self.tables, num_points, choices.chunks)
+        answer = self._searches[num_points].run(times, totals, choices, cutoff_s)
+        g = int(answer.row_q[GRAPH])
         return LineAnswer(
             position=g,
             plan=None if g < 0 else self._plan(self.graphs[g], answer),
             open_s=float(answer.best_s[1]),
             unsolved_s=float(answer.best_s[2]),
-            may_exist=bool(answer.found_q[PENDING]),
+            may_exist=bool(answer.may_be[0]),
         )
 
     def _plan(self, graph: FullGraph, answer: State) -> FullPlan:
-        found = answer.found_q.tolist()
-        item, layout_code = found[FOUND_ITEM:FOUND_LAYOUT], found[FOUND_LAYOUT:]
+        found = answer.row_q.tolist()
+        item, layout_code = found[ITEM:LAYOUT], found[LAYOUT:]
         layout = Layout(
             dp=item[codes.DP],
             pp=item[codes.PP],

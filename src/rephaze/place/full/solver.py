@@ -7,11 +7,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from rephaze.place.full.branching import BranchingSolver
+from rephaze.place.full.least_time import ROUNDING
 from rephaze.place.full.line_solver import LineSolver
-from rephaze.place.full.lines import is_line
+from rephaze.place.full.lines import Times, is_line, times_of
 from rephaze.place.full.price import price_full_plan
 from rephaze.place.full.times import LayerTimes, checked_times, recorded_times, retimed_graph
-from rephaze.types.full import FullGraph, FullPlan, FullPrice, FullProblem
+from rephaze.types.full import FullPlan, FullPrice, FullProblem
 from rephaze.types.placement import SolveStatus
 
 MEMORY_ROUNDING = 1e-12
@@ -55,7 +56,7 @@ class FullPlacer:
             for g, graph in enumerate(problem.graphs)
             if g not in set(self._lines)
         }
-        self._recorded: list[LayerTimes] | None = None
+        self._recorded: Times | None = None
 
     def solve(self, cutoff_s: float = math.inf, times: Sequence[LayerTimes] | None = None) -> FullPlacement:
         """The best plan over all graphs, layouts and cuts.
@@ -74,7 +75,8 @@ class FullPlacer:
             best = found.best or best
             unsolved_s = min(unsolved_s, found.unsolved_s)
             may_exist |= found.may_exist
-        limit_s = best.batch_s if best else cutoff_s
+        # Bounds are lowered for rounding; so is what they are held against.
+        limit_s = (best.batch_s if best else cutoff_s) * (1 - 2 * ROUNDING)
         if unsolved_s < limit_s:
             status = SolveStatus.FEASIBLE if best else SolveStatus.CUTOFF
             reason = f"not every cut was looked at; none is faster than {unsolved_s:.6g} s"
@@ -94,27 +96,28 @@ class FullPlacer:
         """The best plan of all lines; the least bounds not proven over all cuts and not at all; what may exist."""
         if self._line_solver is None:
             return None, math.inf, math.inf, False
-        if times is None:
-            if self._recorded is None:
-                self._recorded = [recorded_times(graph) for graph in self._line_solver.graphs]
-            by_graph = self._recorded
+        solver = self._line_solver
+        if times is not None:
+            line_times = times_of([times[g] for g in self._lines])
         else:
-            by_graph = [times[g] for g in self._lines]
+            if self._recorded is None:
+                self._recorded = times_of([recorded_times(graph) for graph in solver.graphs])
+            line_times = self._recorded
         found = None
         for rounding in (MEMORY_ROUNDING, -MEMORY_ROUNDING):
             memory_bytes = self.problem.device_memory_bytes * (1 + rounding)
-            found = self._line_solver.solve(by_graph, cutoff_s, memory_bytes)
+            found = solver.solve(line_times, cutoff_s, memory_bytes)
             if found.plan is None:
                 return None, found.open_s, found.unsolved_s, found.may_exist
-            graph = self._line_solver.graphs[found.position]
-            price = self._price(graph, found.plan, None if times is None else by_graph[found.position])
+            g = self._lines[found.position]
+            price = self._price(g, found.plan, None if times is None else times[g])
             if price.fits and price.batch_s < cutoff_s:
                 return price, found.open_s, found.unsolved_s, True
         assert found is not None
         return None, found.open_s, found.unsolved_s, True
 
-    def _price(self, graph: FullGraph, plan: FullPlan, times: LayerTimes | None) -> FullPrice:
-        problem = self.problem
+    def _price(self, g: int, plan: FullPlan, times: LayerTimes | None) -> FullPrice:
+        problem, graph = self.problem, self.problem.graphs[g]
         if times is not None:
             graph = retimed_graph(graph, times)
             problem = replace(problem, graphs=(graph,))

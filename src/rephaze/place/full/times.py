@@ -30,14 +30,22 @@ class LayerTimes(NamedTuple):
 
 def recorded_times(graph: FullGraph) -> LayerTimes:
     """The times of a graph's records."""
-    num_points = max(len(layer.keep) for layer in graph.layers)
-    points = [[layer.keep[min(k, len(layer.keep) - 1)] for k in range(num_points)] for layer in graph.layers]
+    layers = graph.layers
+    # Most layers share their points with others: each list is read once.
+    position: dict[int, int] = {}
+    lists: list[tuple[KeepPoint, ...]] = []
+    for layer in layers:
+        if position.setdefault(id(layer.keep), len(lists)) == len(lists):
+            lists.append(layer.keep)
+    num_points = max(len(keep) for keep in lists)
+    padded = [[*keep, *[keep[-1]] * (num_points - len(keep))] for keep in lists]
+    of_v = np.array([position[id(layer.keep)] for layer in layers], dtype=np.int64)
     return LayerTimes(
-        forward_s_v=np.array([layer.forward_s for layer in graph.layers], dtype=np.float64),
-        backward_s_v=np.array([layer.backward_s for layer in graph.layers], dtype=np.float64),
-        weight_backward_s_v=np.array([layer.weight_backward_s or 0.0 for layer in graph.layers], dtype=np.float64),
-        replay_s_vk=np.array([[point.replay_s for point in row] for row in points], dtype=np.float64),
-        kept_bytes_vk=np.array([[point.kept_bytes for point in row] for row in points], dtype=np.float64),
+        forward_s_v=np.array([layer.forward_s for layer in layers], dtype=np.float64),
+        backward_s_v=np.array([layer.backward_s for layer in layers], dtype=np.float64),
+        weight_backward_s_v=np.array([layer.weight_backward_s or 0.0 for layer in layers], dtype=np.float64),
+        replay_s_vk=np.array([[point.replay_s for point in row] for row in padded], dtype=np.float64)[of_v],
+        kept_bytes_vk=np.array([[point.kept_bytes for point in row] for row in padded], dtype=np.float64)[of_v],
     )
 
 
