@@ -25,8 +25,10 @@ class BranchAnswer:
     """The fastest plan of one graph below a cutoff."""
 
     best: FullPrice | None
+    open_s: float
+    """The least bound of interleaved layouts with too many cuts to look at; infinite if there are none."""
     unsolved_s: float
-    """The least bound of layouts of which not every cut was looked at; infinite if there are none."""
+    """The least bound of others of which not every cut was looked at."""
     may_exist: bool
     """Whether there may be plans above the cutoff."""
 
@@ -63,7 +65,7 @@ class BranchingSolver:
         queue = [(self.bound_s(layout), next(number), layout) for layout in layouts(self.problem, self.graph)]
         heapq.heapify(queue)
         best: FullPrice | None = None
-        unsolved_s, limit_s, may_exist = np.inf, cutoff_s, False
+        open_s, unsolved_s, limit_s, may_exist = np.inf, np.inf, cutoff_s, False
         while queue:
             bound_s, _, layout = heapq.heappop(queue)
             if bound_s >= limit_s:
@@ -71,14 +73,16 @@ class BranchingSolver:
                 break
             plan, is_whole = self.best_plan(layout, limit_s)
             may_exist |= cutoff_s < np.inf
-            if not is_whole:
+            if not is_whole and layout.schedule is PipelineSchedule.INTERLEAVED:
+                open_s = min(open_s, bound_s)
+            elif not is_whole:
                 unsolved_s = min(unsolved_s, bound_s)
             if plan is None:
                 continue
             price = price_full_plan(self.problem, self.graph, plan)
             if price.fits and price.batch_s < limit_s:
                 best, limit_s = price, price.batch_s
-        return BranchAnswer(best=best, unsolved_s=unsolved_s, may_exist=may_exist)
+        return BranchAnswer(best=best, open_s=open_s, unsolved_s=unsolved_s, may_exist=may_exist)
 
     def bound_s(self, layout: Layout) -> float:
         """No plan of the layout is faster: an even cut, nothing exposed."""

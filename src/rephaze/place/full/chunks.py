@@ -48,7 +48,7 @@ MAX_CHOICES = 256
 """Of one device that are nowhere worse than another."""
 MAX_JOINED = 2048
 MAX_POINTS = 4096
-"""Choices of one device that are looked at; where there are more, its chunks share one point of ``keep``."""
+"""Choices of one device that are looked at; where there are more, only those with one point for all its chunks."""
 OWN_S, LONGEST_S, LATE_S = 0, 1, 2
 """Figures of a choice."""
 NUM_CHUNK = 6
@@ -203,7 +203,7 @@ def _list_choices(device: int, spread: Spread, costs: Costs, asked: Asked, num_p
     """The choices of a device that fit and are nowhere worse than another; whether all were kept."""
     num_chunks, memory_bytes = asked.chunks, costs.memory_bytes
     fixed = _fill_rows(device, spread, costs, asked, num_points, crew)
-    trial_c, found, is_complete = crew.trial_c, 0, True
+    trial_c, found = crew.trial_c, 0
     crew.num_choices_d[device] = 0
     trial_c[:num_chunks] = num_points - 1
     if not _fits(device, fixed, memory_bytes, num_chunks, crew):
@@ -212,6 +212,7 @@ def _list_choices(device: int, spread: Spread, costs: Costs, asked: Asked, num_p
     for _ in range(num_chunks):
         num_codes = min(num_codes * num_points, MAX_POINTS + 1)
     is_shared = num_codes > MAX_POINTS
+    is_complete = not is_shared
     for code in range(num_points if is_shared else num_codes):
         rest, own_s, longest_s, lost = code, 0.0, 0.0, 0.0
         for at in range(num_chunks):
@@ -248,7 +249,8 @@ def _list_choices(device: int, spread: Spread, costs: Costs, asked: Asked, num_p
         crew.choice_points_dx[device, found] = -1 - code if is_shared else code
         found += 1
         if code == 0:
-            break  # to keep everything is the fastest
+            is_complete = True  # to keep everything is the fastest
+            break
     crew.num_choices_d[device] = found
     return is_complete
 

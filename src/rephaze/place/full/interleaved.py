@@ -5,13 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import product
 
+import numpy as np
+from numpy.typing import NDArray
+
 from rephaze.place.full.cuts import Cuts
 from rephaze.place.full.layouts import EQUAL_BLOCKS, Layout, has_equal_blocks
 from rephaze.place.full.price import price_full_plan
 from rephaze.types.full import FullGraph, FullPlan, FullProblem, FullStage
 
 MAX_TRIES = 20_000
-"""Plans of one layout that are looked at; where there are more, the answer says so."""
+"""Plans of one layout that are looked at; where there are more, none are."""
 
 
 def best_interleaved(
@@ -19,20 +22,30 @@ def best_interleaved(
 ) -> tuple[FullPlan | None, bool]:
     """The fastest plan of the layout below the cutoff, and whether every plan was looked at."""
     best, best_s = None, cutoff_s
-    num_tries = 0
-    for chunks in _chunked(cuts, layout.pp * layout.chunks):
+    num_chunks = layout.pp * layout.chunks
+    num_points = max(len(layer.keep) for layer in graph.layers)
+    if _num_cuts(cuts, num_chunks) * num_points**num_chunks > MAX_TRIES:
+        return None, False
+    for chunks in _chunked(cuts, num_chunks):
         if problem.options.family in EQUAL_BLOCKS and not has_equal_blocks(graph, chunks):
             continue
         points = [range(max(len(graph.layers[v].keep) for v in layers)) for layers in chunks]
         for keep in product(*points):
-            num_tries += 1
-            if num_tries > MAX_TRIES:
-                return best, False
             stages = tuple(FullStage(layers=layers, keep=k) for layers, k in zip(chunks, keep, strict=True))
             price = price_full_plan(problem, graph, layout.plan(graph, stages))
             if price.fits and price.batch_s < best_s:
                 best, best_s = price.plan, price.batch_s
     return best, True
+
+
+def _num_cuts(cuts: Cuts, num_chunks: int) -> float:
+    """Ways to cut into so many chunks."""
+    ways_by_set: NDArray[np.float64] = np.zeros(cuts.num_sets)
+    ways_by_set[0] = 1.0
+    for _ in range(num_chunks):
+        ways = np.bincount(cuts.end_e, weights=ways_by_set[cuts.start_e], minlength=cuts.num_sets)
+        ways_by_set = ways.astype(np.float64)
+    return float(ways_by_set[-1])
 
 
 def _chunked(cuts: Cuts, num_chunks: int) -> Iterator[list[tuple[int, ...]]]:

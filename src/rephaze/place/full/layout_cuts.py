@@ -113,4 +113,4 @@ def solve_layout(
         left = Asked(pp, 1, count, shape.schedule, best_s, most_s, floors.message_s, num_blocks)
         time_s, scope = best_listed_cut(line, ties, costs, left, floors.step_s, room, sums, tools.crew)
         best_s = min(best_s, time_s)
-    return best_s if best_s < limit_s else np.inf, scope, True
+    return best_s if best_s < limit_s else np.inf, scope, best_s < np.inf

@@ -77,6 +77,7 @@ def list_items(
 ) -> tuple[int, bool]:
     """Put the items into ``item_iq``: how many, and whether some were left out whose work alone takes too long."""
     tp, cp, count = lines.tp_g[g], lines.cp_g[g], lines.count_g[g]
+    wanted = choices.wanted
     width, num_layers, found, is_cut = tp * cp, lines.first_v_g[g + 1] - lines.first_v_g[g], 0, False
     for d in range(len(tables.degrees.dp_d)):
         dp = tables.degrees.dp_d[d]
@@ -85,7 +86,7 @@ def list_items(
             break
         if choices.is_exact and choices.global_batch % (dp * lines.microbatch_g[g]) != 0:
             continue
-        if not are_experts_legal(tp, cp, dp, lines.experts_g[g]):
+        if not are_experts_legal(tp, cp, dp, lines.experts_g[g]) or not _agrees(wanted.dp, dp):
             continue
         per_replica = -(-count // dp)
         # Of the slowest stage every microbatch takes its work.
@@ -94,10 +95,10 @@ def list_items(
             least = int(min(per_replica * work_s * (1 - ROUNDING) / limit_s, float(num_layers + 1)))
             is_cut = True
         for pp in range(max(least, 1), most + 1):
-            if choices.uses_all and dp * pp * width != choices.num_devices:
+            if (choices.uses_all and dp * pp * width != choices.num_devices) or not _agrees(wanted.pp, pp):
                 continue
             for schedule in (ONE_F_ONE_B, INTERLEAVED, ZERO_BUBBLE):
-                if not choices.is_schedule[schedule]:
+                if not choices.is_schedule[schedule] or not _agrees(wanted.schedule, schedule):
                     continue
                 if schedule == ZERO_BUBBLE and (pp < choices.least_zero_bubble or not lines.is_split_g[g]):
                     continue
@@ -105,7 +106,11 @@ def list_items(
                     chunks = choices.chunks[variant] if schedule == INTERLEAVED else 1
                     if schedule == INTERLEAVED and (pp < 2 or per_replica % pp or pp * chunks > num_layers):
                         continue
+                    if not _agrees(wanted.chunks, chunks):
+                        continue
                     for gathers in range(2):
+                        if not _agrees(wanted.reshard, gathers):
+                            continue
                         if gathers == 1 and not _is_gathering_legal(choices, cp * dp, schedule):
                             continue
                         row = item_iq[found]
@@ -113,6 +118,11 @@ def list_items(
                         row[SCHEDULE], row[CHUNKS], row[GATHERS] = schedule, chunks, gathers
                         found += 1
     return found, is_cut
+
+
+@inner
+def _agrees(wanted: int, value: int) -> bool:
+    return wanted == -1 or wanted == value
 
 
 @inner
@@ -130,11 +140,13 @@ def list_layouts(
     Left out: weights gathered once a batch where gradients may be sharded: the same time, more memory.
     """
     dp, pp, gathers = item[DP], item[PP], item[GATHERS] == 1
-    replicas, found = cp * dp, 0
+    replicas, found, wanted = cp * dp, 0, choices.wanted
     is_free = dp == 1 or pp == 1
     num_sizes = list_sizes(degrees, item[DEGREE], cp, choices.sizes, size_s) if replicas > 1 else 0
     for bit in (DP_OUTER_BIT, PP_OUTER_BIT):
         if (is_free and bit != DP_OUTER_BIT) or (not is_free and not orders & bit):
+            continue
+        if not is_free and not _agrees(wanted.is_dp_outer, 1 if bit == DP_OUTER_BIT else 0):
             continue
         for sharding in range(4):
             is_legal = choices.is_sharding_o[sharding] if replicas > 1 else sharding == NONE
@@ -142,9 +154,11 @@ def list_layouts(
                 is_legal = is_legal and sharding == WEIGHTS_TOO
             elif sharding == WEIGHTS_TOO:
                 is_legal = is_legal and choices.may_keep and not choices.is_sharding_o[GRADIENTS_TOO]
-            if not is_legal:
+            if not is_legal or not _agrees(wanted.sharding, sharding):
                 continue
             for at in range(1 if sharding == NONE else num_sizes):
+                if not _agrees(wanted.shard_group, 1 if sharding == NONE else size_s[at]):
+                    continue
                 row = layout_yq[found]
                 row[IS_DP_OUTER], row[SHARDING] = 1 if bit == DP_OUTER_BIT else 0, sharding
                 row[SHARD_GROUP] = 1 if sharding == NONE else size_s[at]

@@ -58,10 +58,24 @@ class Figures(NamedTuple):
     overlap: bool
 
 
+class Wanted(NamedTuple):
+    """Choices made beforehand; -1 leaves one open."""
+
+    dp: int = -1
+    pp: int = -1
+    is_dp_outer: int = -1
+    sharding: int = -1
+    shard_group: int = -1
+    reshard: int = -1
+    schedule: int = -1
+    chunks: int = -1
+
+
 class Choices(NamedTuple):
     """What a plan may choose from."""
 
     figures: Figures
+    wanted: Wanted
     num_devices: int
     global_batch: int
     is_exact: bool

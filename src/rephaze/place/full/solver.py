@@ -12,14 +12,14 @@ from rephaze.place.full.line_solver import LineSolver
 from rephaze.place.full.lines import Times, is_line, times_of
 from rephaze.place.full.price import price_full_plan
 from rephaze.place.full.times import LayerTimes, checked_times, recorded_times, retimed_graph
-from rephaze.types.full import FullPlan, FullPrice, FullProblem
+from rephaze.types.full import FullPlan, FullPrice, FullProblem, PipelineSchedule
 from rephaze.types.placement import SolveStatus
 
 MEMORY_ROUNDING = 1e-12
 """Relative: what fits to the last byte is priced in another order of sums."""
 EQUAL_BLOCKS_SCOPE = (
-    "cuts into chunks of equal numbers of repeated blocks, the first and the last may have fewer; layers that are "
-    "no blocks go with the block before them"
+    "cuts into stages or chunks of equal numbers of repeated blocks, the first and the last may have fewer; "
+    "layers that are no blocks go with the block before them"
 )
 
 
@@ -36,8 +36,30 @@ class FullPlacement:
     """Over which cuts into stages the plan is optimal, where not over all."""
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Found:
+    """The best plan of some graphs, and what is not proven of them."""
+
+    best: FullPrice | None
+    open_s: float = math.inf
+    """The least bound of layouts solved only over cuts of equal numbers of blocks."""
+    unsolved_s: float = math.inf
+    """The least bound of layouts not solved over a family of cuts."""
+    may_exist: bool = False
+    """Whether there may be plans above the cutoff."""
+
+    def joined(self, other: _Found) -> _Found:
+        """Both together; a plan of the other is the better one."""
+        return _Found(
+            best=other.best or self.best,
+            open_s=min(self.open_s, other.open_s),
+            unsolved_s=min(self.unsolved_s, other.unsolved_s),
+            may_exist=self.may_exist or other.may_exist,
+        )
+
+
 class FullPlacer:
-    """Solves one problem.
+    """Solves one problem; one call at a time.
 
     Args:
         problem: The problem.
@@ -45,16 +67,11 @@ class FullPlacer:
 
     def __init__(self, problem: FullProblem) -> None:
         self.problem = problem
-        # Degrees chosen beforehand leave few layouts: one by one they are quick enough.
-        limits = problem.limits
-        is_limited = limits is not None and (limits.dp, limits.pp, limits.shard_group) != (None, None, None)
-        self._lines = [g for g, graph in enumerate(problem.graphs) if not is_limited and is_line(graph)]
-        graphs = [problem.graphs[g] for g in self._lines]
-        self._line_solver = LineSolver(problem, graphs) if graphs else None
+        self._positions = [g for g, graph in enumerate(problem.graphs) if is_line(graph)]
+        graphs = [problem.graphs[g] for g in self._positions]
+        self._lines = LineSolver(problem, graphs) if graphs else None
         self._branching = {
-            g: BranchingSolver(problem, graph)
-            for g, graph in enumerate(problem.graphs)
-            if g not in set(self._lines)
+            g: BranchingSolver(problem, graph) for g, graph in enumerate(problem.graphs) if not is_line(graph)
         }
         self._recorded: Times | None = None
 
@@ -68,53 +85,76 @@ class FullPlacer:
         if times is not None:
             pairs = zip(self.problem.graphs, times, strict=True)
             times = [checked_times(graph, given) for graph, given in pairs]
-        best, open_s, unsolved_s, may_exist = self._solve_lines(cutoff_s, times)
-        for g, solver in self._branching.items():
-            one = solver if times is None else solver.retimed(times[g])
-            found = one.solve(best.batch_s if best else cutoff_s)
-            best = found.best or best
-            unsolved_s = min(unsolved_s, found.unsolved_s)
-            may_exist |= found.may_exist
+        found = self._solve_lines(cutoff_s, times)
+        for g in self._branching:
+            limit_s = found.best.batch_s if found.best else cutoff_s
+            found = found.joined(self._solve_branching(g, limit_s, times))
+        best = found.best
         # Bounds are lowered for rounding; so is what they are held against.
         limit_s = (best.batch_s if best else cutoff_s) * (1 - 2 * ROUNDING)
-        if unsolved_s < limit_s:
+        if found.unsolved_s < limit_s:
             status = SolveStatus.FEASIBLE if best else SolveStatus.CUTOFF
-            reason = f"not every cut was looked at; none is faster than {unsolved_s:.6g} s"
-            return FullPlacement(status=status, bound_s=min(unsolved_s, open_s), best=best, reason=reason)
+            bound_s = min(found.unsolved_s, found.open_s)
+            reason = f"not every cut was looked at; none is faster than {bound_s:.6g} s"
+            return FullPlacement(status=status, bound_s=bound_s, best=best, reason=reason)
         scope = ""
-        if open_s < limit_s:
-            scope = f"{EQUAL_BLOCKS_SCOPE}; of all cuts none is faster than {open_s:.6g} s"
+        if found.open_s < limit_s:
+            scope = f"{EQUAL_BLOCKS_SCOPE}; of all cuts none is faster than {found.open_s:.6g} s"
         if best is None:
-            status = SolveStatus.CUTOFF if may_exist or scope else SolveStatus.INFEASIBLE
+            status = SolveStatus.CUTOFF if found.may_exist or scope else SolveStatus.INFEASIBLE
             bound_s = cutoff_s if status is SolveStatus.CUTOFF else math.inf
             return FullPlacement(status=status, bound_s=bound_s, best=None, scope=scope)
         return FullPlacement(status=SolveStatus.OPTIMAL, bound_s=best.batch_s, best=best, scope=scope)
 
-    def _solve_lines(
-        self, cutoff_s: float, times: Sequence[LayerTimes] | None
-    ) -> tuple[FullPrice | None, float, float, bool]:
-        """The best plan of all lines; the least bounds not proven over all cuts and not at all; what may exist."""
-        if self._line_solver is None:
-            return None, math.inf, math.inf, False
-        solver = self._line_solver
+    def _solve_lines(self, cutoff_s: float, times: Sequence[LayerTimes] | None) -> _Found:
+        """The best plan of all lines."""
+        if self._lines is None:
+            return _Found(best=None)
         if times is not None:
-            line_times = times_of([times[g] for g in self._lines])
+            line_times = times_of([times[g] for g in self._positions])
         else:
             if self._recorded is None:
-                self._recorded = times_of([recorded_times(graph) for graph in solver.graphs])
+                self._recorded = times_of([recorded_times(graph) for graph in self._lines.graphs])
             line_times = self._recorded
-        found = None
+        return self._best_line(self._lines, self._positions, cutoff_s, line_times, times)
+
+    def _solve_branching(self, g: int, cutoff_s: float, times: Sequence[LayerTimes] | None) -> _Found:
+        """The best plan of a graph that branches."""
+        solver = self._branching[g] if times is None else self._branching[g].retimed(times[g])
+        answer = solver.solve(cutoff_s)
+        found = _Found(
+            best=answer.best, open_s=answer.open_s, unsolved_s=answer.unsolved_s, may_exist=answer.may_exist
+        )
+        limit_s = answer.best.batch_s if answer.best else cutoff_s
+        if answer.open_s >= limit_s:
+            return found
+        # Too many interleaved cuts: those along the file's order are cuts of a line.
+        options = replace(self.problem.options, schedule=(PipelineSchedule.INTERLEAVED,))
+        lines = LineSolver(replace(self.problem, options=options), [self.problem.graphs[g]])
+        line_times = times_of([recorded_times(self.problem.graphs[g]) if times is None else times[g]])
+        return found.joined(self._best_line(lines, [g], limit_s, line_times, times))
+
+    def _best_line(
+        self,
+        solver: LineSolver,
+        positions: Sequence[int],
+        cutoff_s: float,
+        line_times: Times,
+        times: Sequence[LayerTimes] | None,
+    ) -> _Found:
+        """The solver's answer, priced."""
         for rounding in (MEMORY_ROUNDING, -MEMORY_ROUNDING):
-            memory_bytes = self.problem.device_memory_bytes * (1 + rounding)
-            found = solver.solve(line_times, cutoff_s, memory_bytes)
-            if found.plan is None:
-                return None, found.open_s, found.unsolved_s, found.may_exist
-            g = self._lines[found.position]
-            price = self._price(g, found.plan, None if times is None else times[g])
-            if price.fits and price.batch_s < cutoff_s:
-                return price, found.open_s, found.unsolved_s, True
-        assert found is not None
-        return None, found.open_s, found.unsolved_s, True
+            answer = solver.solve(line_times, cutoff_s, self.problem.device_memory_bytes * (1 + rounding))
+            best = None
+            if answer.plan is not None:
+                g = positions[answer.position]
+                best = self._price(g, answer.plan, None if times is None else times[g])
+                if not best.fits or best.batch_s >= cutoff_s:
+                    continue
+            return _Found(
+                best=best, open_s=answer.open_s, unsolved_s=answer.unsolved_s, may_exist=answer.may_exist
+            )
+        return _Found(best=None, may_exist=True)
 
     def _price(self, g: int, plan: FullPlan, times: LayerTimes | None) -> FullPrice:
         problem, graph = self.problem, self.problem.graphs[g]
