@@ -165,21 +165,22 @@ def shape_of(graph: str) -> Numbers:
 
     began = time.process_time()
     work = ModelWork(graph, load_scenario("default"))
-    passes = work.passes
+    passes = [work.passes(cut) for cut in work.cuts]
     prepare_s = time.process_time() - began
-    kinds = work.graphs[work.tp_degrees[0]].layer_types
+    whole = work.graph(work.cuts[0])
+    kinds = whole.layer_types
     largest: list[Numbers] = []
     for kind, layer_type in enumerate(kinds):
         sizes = [
             max(
                 max((len(part.ops) for part in series_parts(one.structure, one.structure.takes_time)), default=0)
-                for one in (passes[tp][kind][direction] for tp in work.tp_degrees)
+                for one in (of_cut[kind][direction] for of_cut in passes)
             )
             for direction in (0, 1)
         ]
         largest.append({"layer": layer_type.name, "forward_ops": sizes[0], "backward_ops": sizes[1]})
     return {
-        "num_parameters": work.graphs[work.tp_degrees[0]].num_parameters,
+        "num_parameters": whole.num_parameters,
         "num_layers": len(work.layer_type_of),
         "num_layer_types": len(kinds),
         "largest_parts": largest,
@@ -228,21 +229,21 @@ def watch_passes() -> list[Numbers]:
     real = ChipSolver.pass_times
 
     def pass_times(
-        self: Any, work: Any, tp: int, microbatch: int, kind: int, direction: int, *, hurried: bool = False
+        self: Any, work: Any, cut: Any, microbatch: int, kind: int, direction: int, *, hurried: bool = False
     ) -> Any:
-        key = (id(self), work.name, tp, microbatch, kind, direction)
+        key = (id(self), work.name, cut, microbatch, kind, direction)
         if key in seen or hurried:
-            return real(self, work, tp, microbatch, kind, direction, hurried=hurried)
-        self.pass_table(work, tp, microbatch, kind, direction)  # kept by the solver: not part of what follows
+            return real(self, work, cut, microbatch, kind, direction, hurried=hurried)
+        self.pass_table(work, cut, microbatch, kind, direction)  # kept by the solver: not part of what follows
         began_s = time.process_time()
-        found = real(self, work, tp, microbatch, kind, direction)
+        found = real(self, work, cut, microbatch, kind, direction)
         seen.add(key)
         alive.append(self)
         passes.append(
             {
-                "layer": work.graphs[tp].layer_types[kind].name,
+                "layer": work.graph(cut).layer_types[kind].name,
                 "direction": ("forward", "backward")[direction],
-                "tp": tp,
+                "tp": cut.tp,
                 "microbatch": microbatch,
                 "cycles": found.cycles,
                 "bound_cycles": found.bound_cycles,

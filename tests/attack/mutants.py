@@ -59,7 +59,7 @@ def one_rate_for_all_products(patch: Patch) -> None:
         bound_s = sound(work, chips, model, exclusion)
         if model.has_memory_terms:
             return bound_s
-        least_s = np.minimum.reduce([sample_s(graph, chips, model) for graph in work.graphs.values()])
+        least_s = np.minimum.reduce([sample_s(work.graph(cut), chips, model) for cut in work.cuts])
         share = work.scenario.training.global_batch / work.scenario.cluster.num_devices
         return np.maximum(bound_s, least_s * share)
 

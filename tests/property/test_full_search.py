@@ -79,8 +79,7 @@ def test_each_bound_is_above_the_next_and_the_truth(seed, model):
 
 @given(seed=SEEDS)
 @settings(max_examples=8, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-def test_a_cut_sequence_leaves_each_chip_its_part_of_the_bound(seed):
-    """What spares estimates of cut sequences: a layer takes no less than its part of the whole's bound."""
+def test_no_form_of_a_cut_sequence_beats_its_bound(seed):
     asked = small_settings(seed, "full", ("llama",), num_choices=1, training={"cp_degrees": [1, 2, 4]})
     space = SpaceEvaluator(asked)
     work, solver = space.works[0], space.solver(0)

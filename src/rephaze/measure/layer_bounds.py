@@ -10,13 +10,13 @@ Axis letters: c = chip, t = layer type, u = unit, k = pair of degree and microba
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from rephaze.estimate.estimator import Estimator
-from rephaze.measure.model_work import Memory, ModelWork, PassWork, Unit
+from rephaze.measure.model_work import CutForm, Memory, ModelWork, PassWork, Unit
 from rephaze.schedule.bounds import lower_bounds
 from rephaze.types.chip import ChipTable
 from rephaze.types.cut import GraphCut
@@ -108,29 +108,26 @@ def _unit_device_time_s(work: ModelWork, unit: Unit, work_s_ct: Floats) -> Float
 def _bound_times(
     work: ModelWork, estimator: Estimator, chips: ChipTable, exclusion: Exclusion, stop: StopSignal
 ) -> dict[tuple[GraphCut, int], tuple[Floats, Floats]]:
-    """Lower bounds by cut and microbatch size.
-
-    A sequence cut over cp chips leaves each at least a cp-th of every layer's time: the work of all of them, one
-    after the other, is a way to do the whole. So only whole sequences are estimated here.
-    """
+    """Lower bounds by cut and microbatch size: over a cut sequence those of the form that may be quickest."""
     found = {}
     for cut, microbatch in work.pairs:
-        whole = (replace(cut, cp=1), microbatch)
-        if whole not in found:
-            found[whole] = layer_bound_times(work, estimator, chips, *whole, exclusion, stop)
-        forward_ct, backward_ct = found[whole]
-        found[cut, microbatch] = (forward_ct / cut.cp, backward_ct / cut.cp)
+        forms = work.forms(cut) if cut.cp > 1 else (work.first_form(cut),)
+        times = [_form_times(form, estimator, chips, microbatch, exclusion, stop) for form in forms]
+        forward_ct, backward_ct = times[0]
+        for other_forward_ct, other_backward_ct in times[1:]:
+            forward_ct = np.minimum(forward_ct, other_forward_ct)
+            backward_ct = np.minimum(backward_ct, other_backward_ct)
+        found[cut, microbatch] = (forward_ct, backward_ct)
     return found
 
 
-def layer_bound_times(
-    work: ModelWork,
+def _form_times(
+    form: CutForm,
     estimator: Estimator,
     chips: ChipTable,
-    cut: GraphCut,
     microbatch: int,
     exclusion: Exclusion,
-    stop: StopSignal = UNSTOPPED,
+    stop: StopSignal,
 ) -> tuple[Floats, Floats]:
     """Lower bounds on forward and backward seconds, chips x layer types."""
 
@@ -138,7 +135,7 @@ def layer_bound_times(
         stop.check()
         return pass_bound_s(one_pass, estimator, chips, microbatch, exclusion)
 
-    columns = [[bound_s(one_pass) for one_pass in passes[:2]] for passes in work.passes(cut)]
+    columns = [[bound_s(one_pass) for one_pass in passes[:2]] for passes in form.passes]
     forward_ct = np.stack([forward for forward, _ in columns], axis=1)
     backward_ct = np.stack([backward for _, backward in columns], axis=1)
     return forward_ct, backward_ct
