@@ -60,12 +60,19 @@ def random_graph(rng, num_layers, tp, cp, ep, etp, microbatch, *, has_links_only
             )
         )
     links = [LayerLink(src=v, dst=v + 1, payload_bytes=rng.uniform(0, 3e6)) for v in range(num_layers - 1)]
-    if not has_links_only_in_line and num_layers > 2:
+    if num_layers > 2 and (not has_links_only_in_line or rng.random() < 0.2):
         v = rng.randrange(num_layers - 2)
-        links[v + 1] = LayerLink(src=v, dst=v + 2, payload_bytes=rng.uniform(0, 3e6))
+        further = LayerLink(src=v, dst=v + 2, payload_bytes=rng.uniform(0, 3e6))
+        if has_links_only_in_line:
+            links.append(further)
+        else:
+            links[v + 1] = further
     tied = ()
     if num_layers > 1 and rng.random() < 0.3:
-        tied = (TiedWeights(layers=(0, num_layers - 1), param_bytes=layers[0].param_bytes * rng.random()),)
+        ends = (0, num_layers - 1)
+        members = ends if rng.random() < 0.5 else rng.sample(range(num_layers), rng.randint(2, num_layers))
+        owner_bytes = layers[members[0]].param_bytes
+        tied = (TiedWeights(layers=tuple(members), param_bytes=owner_bytes * rng.random()),)
     return FullGraph(
         tp=tp, cp=cp, ep=ep, etp=etp, sp=tp > 1 and rng.random() < 0.5, microbatch=microbatch,
         layers=tuple(layers), links=tuple(links), tied=tied,
@@ -197,8 +204,8 @@ def legal_shapes(problem, graph):
                     yield dp, pp, order, schedule, chunks
 
 
-def all_prices(problem):
-    """Every legal plan of a problem, priced."""
+def all_plans(problem):
+    """Every legal plan of a problem, with its graph."""
     for graph in problem.graphs:
         for dp, pp, order, schedule, chunks in legal_shapes(problem, graph):
             for sharding, f, reshard in shard_choices(problem, graph, dp):
@@ -218,7 +225,40 @@ def all_prices(problem):
                     points = [range(max(len(graph.layers[v].keep) for v in stage)) for stage in stages]
                     for keep in itertools.product(*points):
                         chosen = tuple(FullStage(layers=s, keep=k) for s, k in zip(stages, keep, strict=True))
-                        yield price_full_plan(problem, graph, replace(plan, stages=chosen))
+                        yield graph, replace(plan, stages=chosen)
+
+
+def all_prices(problem):
+    """Every legal plan of a problem, priced."""
+    for graph, plan in all_plans(problem):
+        yield price_full_plan(problem, graph, plan)
+
+
+def worth_trying(seed, *, least, most):
+    """A random problem with so many plans, or None; in half of them memory is short for some plan."""
+    rng = random.Random(seed)
+    problem = random_problem(seed, most_layers=rng.randint(3, 6))
+    if seed % 4 == 0:
+        # Interleaved plans are seldom the best, and have most cuts.
+        schedule, chunks = (PipelineSchedule.INTERLEAVED,), (rng.choice([2, 2, 3]),)
+        options = replace(problem.options, schedule=schedule, chunks=chunks, family=rng.choice(list(PlanFamily)))
+        options = replace(options, sharding=options.sharding[:1], order=options.order[:1])
+        graphs = [replace(graph, ep=1, etp=1) for graph in problem.graphs[:1]]
+        problem = replace(problem, options=options, graphs=tuple(graphs), global_batch=rng.choice([4, 8]))
+    plans = list(itertools.islice(all_plans(problem), most + 1))
+    if not least <= len(plans) <= most:
+        return None
+    if rng.random() < 0.5:
+        price = price_full_plan(problem, *rng.choice(plans))
+        fullest = max(device.total_bytes for device in price.devices)
+        problem = replace(problem, device_memory_bytes=fullest * rng.uniform(0.8, 1.0))
+    return problem
+
+
+def tried_problems(first, count, *, least=4, most=500):
+    """So many problems with a few to hundreds of plans, from a seed on."""
+    made = (worth_trying(seed, least=least, most=most) for seed in itertools.count(first))
+    return itertools.islice((problem for problem in made if problem is not None), count)
 
 
 def best_by_brute_force(problem):

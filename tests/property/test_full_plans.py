@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rephaze.place.full.groups import Factor, Network, group_of
+from rephaze.place.full.lines import is_line
 from rephaze.place.full.price import price_full_plan
 from rephaze.place.full.solver import FullPlacer
 from rephaze.types.cluster import Cluster, NetworkLevel
@@ -46,11 +47,29 @@ def test_no_plan_beats_the_solver(seed):
     assert found.bound_s <= best.batch_s * (1 + SAME)
 
 
+PARTS, PROBLEMS_OF_A_PART = 20, 100
+
+
+@pytest.mark.parametrize("part", range(PARTS))
+def test_no_plan_beats_the_solver_in_two_thousand_problems(part):
+    for problem in full_cases.tried_problems(100_000 * part, PROBLEMS_OF_A_PART):
+        best = full_cases.best_by_brute_force(problem)
+        found = FullPlacer(problem).solve()
+        assert found.scope == ""
+        if best is None:
+            assert found.status is SolveStatus.INFEASIBLE, problem
+            continue
+        assert found.status is SolveStatus.OPTIMAL, problem
+        assert found.best.fits
+        assert found.best.batch_s == pytest.approx(best.batch_s, rel=SAME), problem
+
+
 def test_every_decision_occurs_in_the_random_cases():
     seen = Counter()
-    for seed in range(400):
-        best = FullPlacer(full_cases.random_problem(seed)).solve().best
+    for problem in full_cases.tried_problems(0, 500):
+        best = FullPlacer(problem).solve().best
         if best is None:
+            seen.update(["nothing fits"])
             continue
         plan = best.plan
         seen.update([plan.sharding, plan.schedule])
@@ -68,11 +87,16 @@ def test_every_decision_occurs_in_the_random_cases():
                 ("some shards", 1 < plan.shard_group < plan.num_replicas),
                 ("reshard", plan.reshard),
                 ("replay", any(stage.keep for stage in plan.stages)),
+                ("chunks of several layers", plan.chunks > 1 and any(len(s.layers) > 1 for s in plan.stages)),
+                ("tied", best.time.tied_s > 0),
+                ("further links", any(len(graph.links) >= len(graph.layers) > 1 for graph in problem.graphs)),
+                ("branches", not all(is_line(graph) for graph in problem.graphs)),
             )
             if holds
         )
     wanted = [*Sharding, *PipelineSchedule, *DeviceOrder]
-    wanted += ["tp", "cp", "ep", "etp", "dp", "pp", "some shards", "reshard", "replay"]
+    wanted += ["tp", "cp", "ep", "etp", "dp", "pp", "some shards", "reshard", "replay", "nothing fits"]
+    wanted += ["chunks of several layers", "tied", "further links", "branches"]
     assert not [one for one in wanted if not seen[one]]
 
 

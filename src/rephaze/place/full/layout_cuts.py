@@ -28,10 +28,10 @@ class Tools(NamedTuple):
     floor_q: Floats
 
 
-def make_tools(num_layers: int, num_points: int, most_chunks: int) -> Tools:
+def make_tools(num_layers: int, num_points: int, most_chunks: int, max_labels: int) -> Tools:
     """For graphs of up to so many layers and points of ``keep``, and devices of up to so many chunks."""
     return Tools(
-        room=make_room(num_layers, num_points),
+        room=make_room(num_layers, num_points, max_labels),
         sums=make_sums(num_layers),
         crew=make_crew(num_layers, most_chunks, num_points),
         floor_q=np.zeros(NUM_MAXIMA),

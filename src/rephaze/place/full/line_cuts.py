@@ -84,7 +84,7 @@ class Room(NamedTuple):
     """The best cut found: where each stage starts, and its point of ``keep``."""
 
 
-def make_room(num_layers: int, num_points: int) -> Room:
+def make_room(num_layers: int, num_points: int, max_labels: int) -> Room:
     """For graphs of up to so many layers."""
     return Room(
         np.zeros((num_layers + 1, NUM_LINKS)),
@@ -97,8 +97,8 @@ def make_room(num_layers: int, num_points: int) -> Room:
         np.zeros((2, num_layers + 1)),
         np.empty((num_layers + 1, num_layers, span_rows(num_points))),
         np.zeros((3, num_layers + 1), dtype=np.int64),
-        np.empty((MAX_LABELS, 1 + NUM_MAXIMA)),
-        np.empty((MAX_LABELS, 4), dtype=np.int64),
+        np.empty((max_labels, 1 + NUM_MAXIMA)),
+        np.empty((max_labels, 4), dtype=np.int64),
         np.zeros((2, num_layers + 1), dtype=np.int64),
     )
 
@@ -220,7 +220,7 @@ def best_line_cut(
                     time_s = stage_time(least, least_q, pp, count, is_zero_bubble)
                     if time_s >= best_s or _is_needless(total, trial_q, a, fresh_e, label_lq, label_of_lq):
                         continue
-                    if num_labels == MAX_LABELS:
+                    if num_labels == len(label_lq):
                         is_complete = False
                         continue
                     label_lq[num_labels, 0] = total

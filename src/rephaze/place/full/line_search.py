@@ -18,6 +18,7 @@ from rephaze.compiled import kernel
 from rephaze.place.full.chunk_cuts import ALL_CUTS
 from rephaze.place.full.layout_cuts import Tools, make_tools, solve_layout
 from rephaze.place.full.least_time import INTERLEAVED, ROUNDING, floor_time, least_floors
+from rephaze.place.full.line_cuts import MAX_LABELS
 from rephaze.place.full.line_items import (
     CHUNKS,
     DEGREE,
@@ -209,13 +210,16 @@ class LineSearch:
         tables: The network.
         num_points: Most points of ``keep`` of a layer.
         chunks: Of interleaved plans.
+        max_labels: Of one layout; with more, not every cut is looked at.
     """
 
-    def __init__(self, lines: Lines, tables: Tables, num_points: int, chunks: Ints) -> None:
+    def __init__(
+        self, lines: Lines, tables: Tables, num_points: int, chunks: Ints, max_labels: int = MAX_LABELS
+    ) -> None:
         self._lines, self._tables = lines, tables
         num_layers = int(np.diff(lines.first_v_g).max())
         most_chunks = min(max([2, *chunks.tolist()]), max(num_layers, 2))
-        self._tools = make_tools(num_layers, num_points, most_chunks)
+        self._tools = make_tools(num_layers, num_points, most_chunks, max_labels)
         self._state = State(
             best_s=np.full(3, np.inf),
             row_q=np.zeros(NUM_ROW, dtype=np.int64),

@@ -100,6 +100,11 @@ class FullPlacer:
         scope = ""
         if found.open_s < limit_s:
             scope = f"{EQUAL_BLOCKS_SCOPE}; of all cuts none is faster than {found.open_s:.6g} s"
+        if best is None and scope and math.isinf(cutoff_s):
+            reason = "no cut within the scope fits, and not every other was looked at"
+            return FullPlacement(
+                status=SolveStatus.CUTOFF, bound_s=found.open_s, best=None, reason=reason, scope=scope
+            )
         if best is None:
             status = SolveStatus.CUTOFF if found.may_exist or scope else SolveStatus.INFEASIBLE
             bound_s = cutoff_s if status is SolveStatus.CUTOFF else math.inf
