@@ -10,12 +10,12 @@ import time
 import numpy as np
 import pytest
 
-from rephaze.schedule.bounds import lower_bounds, serial_makespans
-from rephaze.schedule.solve import schedule_on_chip
+from rephaze.schedule.bounds import lower_bounds
 from rephaze.schedule.structure import compile_structure
 from rephaze.schedule.warmup import compile_kernels
 from rephaze.types.latency import Engine, LatencyTable
 from rephaze.types.schedule import Exclusion
+from tests.kits.latency_schedules import schedule_on_chip, serial_makespans
 
 T, V, F, L, N = Engine.TENSOR, Engine.VECTOR, Engine.FUSED, Engine.LINK, Engine.NONE
 all_times: list[float] = []

@@ -6,7 +6,7 @@ script extracts them, then runs ``rephaze place`` and ``rephaze search`` on each
     python benchmarks/families.py                                  # all of them: an hour or so
     python benchmarks/families.py bart-large qwen3-8b --no-search --json found.json --markdown found.md
 
-Every figure is of a process whose kernels are compiled. Seconds by room are processor seconds, found by sampling:
+Every number is of a process whose kernels are compiled. Seconds by room are processor seconds, found by sampling:
 neighbours on a shared machine change the wall times, not those.
 """
 
@@ -43,9 +43,9 @@ CHIPS = ("h100", "tpuv4")
 ROOMS = ("schedule", "estimate", "place", "workload", "search")
 SAMPLE_S = 0.002
 FOUND = "families: "
-"""Before the line a measured process says its figures in."""
+"""Before the line a measured process says its numbers in."""
 
-Figures = dict[str, Any]
+Numbers = dict[str, Any]
 
 
 def main() -> None:
@@ -58,7 +58,7 @@ def main() -> None:
     parser.add_argument("--time-limit", type=float, default=40.0, metavar="S", help="of a search (default 40)")
     parser.add_argument("--timeout", type=float, default=900.0, metavar="S", help="of any process (default 900)")
     parser.add_argument("--no-search", action="store_true", help="place only")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write all figures here, after every model")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write all numbers here, after every model")
     parser.add_argument("--markdown", type=Path, metavar="FILE", help="write the table here, after every model")
     parser.add_argument("--measured", choices=("shape", "place", "search"), help=argparse.SUPPRESS)
     parser.add_argument("--chip", help=argparse.SUPPRESS)
@@ -72,9 +72,9 @@ def main() -> None:
         folder = asked.graphs or Path(temporary)
         folder.mkdir(parents=True, exist_ok=True)
         compile_kernels()
-        rows: list[Figures] = []
+        rows: list[Numbers] = []
         for name in asked.model or names:
-            rows.append(figures_of(name, folder, None if asked.no_search else asked.time_limit, asked.timeout))
+            rows.append(row_of(name, folder, None if asked.no_search else asked.time_limit, asked.timeout))
             if asked.json:
                 asked.json.write_text(json.dumps(rows, indent=1) + "\n")
             if asked.markdown:
@@ -88,9 +88,9 @@ def compile_kernels() -> None:
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
-def figures_of(name: str, folder: Path, time_limit_s: float | None, timeout_s: float) -> Figures:
+def row_of(name: str, folder: Path, time_limit_s: float | None, timeout_s: float) -> Numbers:
     """Everything measured of one model; each command in a process of its own."""
-    row: Figures = {"model": name, "extract_s": None}
+    row: Numbers = {"model": name, "extract_s": None}
     graph = name
     if name not in ZOO:
         graph = str(folder / f"{name}.json.gz")
@@ -107,7 +107,7 @@ def figures_of(name: str, folder: Path, time_limit_s: float | None, timeout_s: f
     return row
 
 
-def run_measured(what: str, graph: str, timeout_s: float, *options: str) -> Figures:
+def run_measured(what: str, graph: str, timeout_s: float, *options: str) -> Numbers:
     began = time.perf_counter()
     command = [sys.executable, __file__, graph, "--measured", what, *options]
     try:
@@ -153,11 +153,11 @@ def measured(what: str, graph: str, chip: str | None, time_limit_s: float) -> No
     print(FOUND + json.dumps(found), flush=True)
 
 
-_printed: list[Figures] = []
+_printed: list[Numbers] = []
 """What the command would have printed as JSON."""
 
 
-def shape_of(graph: str) -> Figures:
+def shape_of(graph: str) -> Numbers:
     """Layer types, and the operators of the largest series part of each pass, over all degrees."""
     from rephaze.hardware.scenarios import load_scenario
     from rephaze.measure.model_work import ModelWork
@@ -165,21 +165,22 @@ def shape_of(graph: str) -> Figures:
 
     began = time.process_time()
     work = ModelWork(graph, load_scenario("default"))
-    passes = work.passes
+    passes = [work.passes(cut) for cut in work.cuts]
     prepare_s = time.process_time() - began
-    kinds = work.graphs[work.tp_degrees[0]].layer_types
-    largest: list[Figures] = []
+    whole = work.graph(work.cuts[0])
+    kinds = whole.layer_types
+    largest: list[Numbers] = []
     for kind, layer_type in enumerate(kinds):
         sizes = [
             max(
                 max((len(part.ops) for part in series_parts(one.structure, one.structure.takes_time)), default=0)
-                for one in (passes[tp][kind][direction] for tp in work.tp_degrees)
+                for one in (of_cut[kind][direction] for of_cut in passes)
             )
             for direction in (0, 1)
         ]
         largest.append({"layer": layer_type.name, "forward_ops": sizes[0], "backward_ops": sizes[1]})
     return {
-        "num_parameters": work.graphs[work.tp_degrees[0]].num_parameters,
+        "num_parameters": whole.num_parameters,
         "num_layers": len(work.layer_type_of),
         "num_layer_types": len(kinds),
         "largest_parts": largest,
@@ -217,32 +218,32 @@ def room_of(file: str) -> str:
     return parts[-2] if parts[-3:-2] == ("rephaze",) and parts[-2] in ROOMS else "rest"
 
 
-def watch_passes() -> list[Figures]:
+def watch_passes() -> list[Numbers]:
     """Every pass of a layer type that is scheduled: its proof and processor seconds, filled as it happens."""
     from rephaze.cli import output, place, search
     from rephaze.measure.chip_solver import ChipSolver
 
-    passes: list[Figures] = []
+    passes: list[Numbers] = []
     seen: set[tuple[Any, ...]] = set()
     alive: list[Any] = []  # so that no other solver gets the id of one that was seen
     real = ChipSolver.pass_times
 
     def pass_times(
-        self: Any, work: Any, tp: int, microbatch: int, kind: int, direction: int, *, hurried: bool = False
+        self: Any, work: Any, cut: Any, microbatch: int, kind: int, direction: int, *, hurried: bool = False
     ) -> Any:
-        key = (id(self), work.name, tp, microbatch, kind, direction)
+        key = (id(self), work.name, cut, microbatch, kind, direction)
         if key in seen or hurried:
-            return real(self, work, tp, microbatch, kind, direction, hurried=hurried)
-        self.pass_table(work, tp, microbatch, kind, direction)  # kept by the solver: not part of what follows
+            return real(self, work, cut, microbatch, kind, direction, hurried=hurried)
+        self.pass_table(work, cut, microbatch, kind, direction)  # kept by the solver: not part of what follows
         began_s = time.process_time()
-        found = real(self, work, tp, microbatch, kind, direction)
+        found = real(self, work, cut, microbatch, kind, direction)
         seen.add(key)
         alive.append(self)
         passes.append(
             {
-                "layer": work.graphs[tp].layer_types[kind].name,
+                "layer": work.graph(cut).layer_types[kind].name,
                 "direction": ("forward", "backward")[direction],
-                "tp": tp,
+                "tp": cut.tp,
                 "microbatch": microbatch,
                 "cycles": found.cycles,
                 "bound_cycles": found.bound_cycles,
@@ -258,8 +259,8 @@ def watch_passes() -> list[Figures]:
     return passes
 
 
-def table_of(rows: list[Figures]) -> str:
-    """The figures as a Markdown table."""
+def table_of(rows: list[Numbers]) -> str:
+    """The numbers as a Markdown table."""
     head = ["model", "parameters", "layer types", "largest part", "extract"]
     for chip in CHIPS:
         head += [f"place, {chip}", "unproven passes", "largest gap", "schedule / estimate / place / rest"]
@@ -281,7 +282,7 @@ def table_of(rows: list[Figures]) -> str:
     return "".join(f"| {line} |\n" for line in lines)
 
 
-def _search_cells(found: Figures | None) -> list[str]:
+def _search_cells(found: Numbers | None) -> list[str]:
     if found is None:
         return ["", "", ""]
     # A search stopped before its first design is solved knows no gap.
@@ -289,12 +290,12 @@ def _search_cells(found: Figures | None) -> list[str]:
     return [found["status"], gap, _seconds(found)]
 
 
-def _seconds(found: Figures) -> str:
+def _seconds(found: Numbers) -> str:
     cpu = f" ({found['cpu_s']:.1f} s processor)" if "cpu_s" in found else ""
     return f"{found['wall_s']:.1f} s{cpu}"
 
 
-def _place_cells(found: Figures) -> list[str]:
+def _place_cells(found: Numbers) -> list[str]:
     if "num_passes" not in found:
         return [f"{found['status']}, {_seconds(found)}", "", "", ""]
     rooms = found["room_cpu_s"]

@@ -30,10 +30,10 @@ def main() -> None:
     began = time.process_time()
     for _ in range(options.chips):
         solver = evaluator.solver(rng.randrange(evaluator.census.num_designs))
-        tp, microbatch = rng.choice(work.pairs)
+        cut, microbatch = rng.choice(work.pairs)
         found = [
-            solver.pass_times(work, tp, microbatch, kind, k)
-            for kind in range(len(work.passes[tp]))
+            solver.pass_times(work, cut, microbatch, kind, k)
+            for kind in range(len(work.passes(cut)))
             for k in (0, 1)  # forward, backward
         ]
         found = [times for times in found if times.cycles < IMPOSSIBLE_CYCLES]

@@ -1,6 +1,6 @@
 """Factors to and from the units kept in memory: seconds, joules, bytes, square micrometres, hertz.
 
-Convert once, where a figure enters or leaves: ``clock_hz=1.05 * GHZ``, ``hbm_bytes / GIB``.
+Convert once, where a number enters or leaves: ``clock_hz=1.05 * GHZ``, ``hbm_bytes / GIB``.
 """
 
 KIB = 2**10

@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 from rephaze.hardware import scenarios
-from rephaze.measure import best_plan
 from rephaze.measure.chip_solver import ChipSolver
 from rephaze.search import cosearch, evaluator
 from rephaze.types.latency import ModeTable
@@ -60,7 +59,7 @@ def one_rate_for_all_products(patch: Patch) -> None:
         bound_s = sound(work, chips, model, exclusion)
         if model.has_memory_terms:
             return bound_s
-        least_s = np.minimum.reduce([sample_s(graph, chips, model) for graph in work.graphs.values()])
+        least_s = np.minimum.reduce([sample_s(work.graph(cut), chips, model) for cut in work.cuts])
         share = work.scenario.training.global_batch / work.scenario.cluster.num_devices
         return np.maximum(bound_s, least_s * share)
 
@@ -169,8 +168,8 @@ def _tight_layer_bounds(patch: Patch) -> None:
 
 
 def _tight_placed(patch: Patch) -> None:
-    sound = best_plan.placed_bound_s
-    patch.setattr(best_plan, "placed_bound_s", lambda *args: sound(*args) / TOO_TIGHT)
+    sound = ChipSolver.placed_bound_s
+    patch.setattr(ChipSolver, "placed_bound_s", lambda self, *args: sound(self, *args) / TOO_TIGHT)
 
 
 def _tight_mapped(patch: Patch) -> None:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 
-from rephaze.measure import best_plan
 from rephaze.measure.model_work import Memory, Unit
 from rephaze.search import evaluator
 from rephaze.search.evaluator import SpaceEvaluator
@@ -58,17 +57,17 @@ class SieveAttack:
         device_s = float(
             evaluator.device_time_batch_s(work, chips, self.space.model, self.space.exclusion)[design]
         )
-        for k, (tp, microbatch) in enumerate(work.pairs):
-            self._layers(design, m, tp, microbatch, own.forward_s_kct[k, 0], own.backward_s_kct[k, 0])
+        for k, (cut, microbatch) in enumerate(work.pairs):
+            self._layers(design, m, cut.tp, microbatch, own.forward_s_kct[k, 0], own.backward_s_kct[k, 0])
         for true in units:
             unit = at[true.tp, true.microbatch, true.policy]
             memory = Memory(true.hbm_bytes, float(chips.hbm_bytes_per_s[design]))
             self._unit(design, m, unit, memory, true, DEVICE_TIME, device_s)
             u = work.units.index(unit)
             self._unit(design, m, unit, memory, true, LAYER_BOUNDS, float(own.batch_s_uc[u, 0]))
-            k = work.pairs.index((unit.tp, unit.microbatch))
+            k = work.pairs.index((unit.cut, unit.microbatch))
             times = (own.forward_s_kct[k, 0], own.backward_s_kct[k, 0])
-            placed_s = best_plan.placed_bound_s(work, unit, memory, *times, math.inf)
+            placed_s = solver.placed_bound_s(work, unit, memory, times)
             self._unit(design, m, unit, memory, true, PLACED, placed_s)
             self._unit(design, m, unit, memory, true, MAPPED, solver.bound_batch_s(work, unit, memory))
             self._unit(design, m, unit, memory, true, HURRIED, solver.hurried_bound_s(work, unit, memory))

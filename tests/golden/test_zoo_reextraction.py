@@ -5,8 +5,9 @@ from dataclasses import replace
 import pytest
 
 from rephaze.workload import ZOO_NAMES, load_model
-from rephaze.workload.extract.extraction import extract_at, extract_source
+from rephaze.workload.extract.extraction import extract_source
 from rephaze.workload.zoo import zoo_config
+from tests.kits.one_size import extract_at
 
 pytest.importorskip("torch")
 pytest.importorskip("transformers")
@@ -27,7 +28,7 @@ def without_origin(graph):
     return replace(graph, made_by=())
 
 
-def figures(graph, b):
+def numbers(graph, b):
     """Every number of a graph at one microbatch size."""
     found = []
     for layer in graph.layer_types:
@@ -52,7 +53,7 @@ def test_the_zoo_is_what_the_extractor_makes(name, attention):
         again = extract_source(source, dtype="bfloat16", attention=attention, training=True)
         direct = extract_at(source, 3, dtype="bfloat16", attention=attention)
     assert without_origin(again) == without_origin(shipped)
-    assert figures(shipped, 3) == figures(direct, 3)
+    assert numbers(shipped, 3) == numbers(direct, 3)
 
 
 def test_parameters_equal_the_instantiated_model_and_flops_torchs_own_count():

@@ -26,7 +26,7 @@ def lines(done):
 
 def test_models_lists_the_zoo():
     found = lines(rephaze("models", "--json"))
-    assert len(found) == 14
+    assert len(found) == 17
     llama = next(row for row in found if row["name"] == "llama2-7b")
     assert llama["num_parameters"] == 6_738_415_616
     assert llama["blocks"] == {"model.layers": 32}
@@ -68,9 +68,32 @@ def test_graph_prints_tables_a_person_can_read():
     assert "silu+mul" in fused.stdout
 
 
+def test_graph_lists_the_collectives_of_context_and_expert_parallelism():
+    cut = ("--tp", "2", "--sp", "--cp", "4", "--cp-form", "gather", "--ep", "8", "--layer", "1")
+    ops = lines(rephaze("graph", "mixtral-8x7b", *cut, "--microbatch", "3", "--json"))
+    found = [(op["pass"], op["collective"]) for op in ops if op["collective"]]
+    tokens = 3 * 4096 // 4
+    gathered = {"kind": "all_gather", "num_members": 4, "group": "cp", "stride": 2, "num_messages": 1}
+    sent = {"kind": "all_to_all", "num_members": 8, "group": "ep", "stride": 1, "num_messages": 1}
+    keys = gathered | {"payload_bytes": 2 * 3 * 4096 * (8 // 2) * 128 * 2}
+    rows = sent | {"payload_bytes": tokens // 2 * 2 * 4096 * 2}
+    assert found.count(("forward", keys)) == found.count(("backward", keys)) == 1
+    assert found.count(("forward", rows)) == found.count(("backward", rows)) == 2
+    shown = rephaze("graph", "mixtral-8x7b", *cut)
+    assert "tp 2 with sp, cp 4 (gather), ep 8, etp 1" in shown.stdout
+    assert "all_to_all over 8 of ep" in shown.stdout
+    ring = rephaze("graph", "llama3-8b", "--cp", "8", "--layer", "1")
+    assert "send over 8 of cp, 7 of 4.00 MiB" in ring.stdout
+    layers = lines(rephaze("graph", "llama3-8b", "--cp", "8", "--json"))
+    assert {(layer["cp"], layer["ep"]) for layer in layers} == {(8, 1)}
+
+
 @pytest.mark.parametrize(
     ("arguments", "expected"),
     [
+        (("graph", "llama3-8b", "--cp", "3"), "cp is 3: must divide the sequence of 8192 tokens; one of 1, 2"),
+        (("graph", "llama3-8b", "--cp", "2", "--cp-form", "ulyses"), "did you mean 'ulysses'"),
+        (("graph", "mixtral-8x7b", "--tp", "2", "--ep", "2"), "needs sequence parallelism"),
         (("graph", "gpt2-xl", "--tp", "2"), "gpt2-xl allows 1, 5, 25"),
         (("graph", "gpt2-xl", "--layer", "99"), "layers 0 to 49"),
         (("graph", "gpt2"), "did you mean 'gpt2-xl'"),

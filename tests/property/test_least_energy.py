@@ -20,14 +20,14 @@ _spec.loader.exec_module(search_cases)
 ROUNDING = 1 + 1e-9
 
 
-def least_over_modes_j(space, work, tp, microbatch):
+def least_over_modes_j(space, work, cut, microbatch):
     """Energy a sample of all layers, every operator in the mode of less energy: no schedule has less."""
-    graph, solver = work.graphs[tp], space.solver(0)
+    graph, solver = work.graph(cut), space.solver(0)
     total = 0.0
     for kind, layer in enumerate(graph.layer_types):
-        members = tp if layer.is_sharded else 1
+        members = cut.tp if layer.is_sharded else 1
         for direction in (0, 1):
-            table = solver.pass_table(work, tp, microbatch, kind, direction)
+            table = solver.pass_table(work, cut, microbatch, kind, direction)
             total += graph.layer_type_of.count(kind) * members * float(table.energy_j_om.min(axis=1).sum())
     return total / microbatch
 
@@ -36,7 +36,7 @@ def check(asked):
     space = SpaceEvaluator(asked)
     work = space.works[0]
     bound_j = float(least_energy_per_sample_j(work, space.census.chips, space.energy, space.model)[0])
-    exact_j = min(least_over_modes_j(space, work, tp, microbatch) for tp, microbatch in work.pairs)
+    exact_j = min(least_over_modes_j(space, work, cut, microbatch) for cut, microbatch in work.pairs)
     assert 0 < bound_j <= exact_j * ROUNDING
     return bound_j / exact_j
 

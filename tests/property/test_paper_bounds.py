@@ -15,7 +15,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from rephaze.measure.chip_solver import Memos, placed_bound_s
+from rephaze.measure.chip_solver import Memos
 from rephaze.search import evaluator as evaluator_module
 from rephaze.search.cosearch import run_search
 from rephaze.search.device_time import device_time_batch_s
@@ -78,12 +78,12 @@ def check_sieves(asked):
             for u in np.argsort(own.batch_s_uc[:, design])[:NUM_UNITS]:
                 unit = work.units[u]
                 best_s = solver.solve(work, unit, memory, math.inf).batch_s
-                pair = work.pairs.index((unit.tp, unit.microbatch))
+                pair = work.pairs.index((unit.cut, unit.microbatch))
                 times = (own.forward_s_kct[pair, design], own.backward_s_kct[pair, design])
                 found = {
                     "device time": float(device_s[design]),
                     "layer bounds": float(own.batch_s_uc[u, design]),
-                    "plans on layer bounds": placed_bound_s(work, unit, memory, *times, math.inf),
+                    "plans on layer bounds": solver.placed_bound_s(work, unit, memory, times),
                     "mapped operators": solver.bound_batch_s(work, unit, memory),
                 }
                 above = {name: bound_s for name, bound_s in found.items() if bound_s > best_s * ROUNDING}
@@ -119,10 +119,10 @@ def test_no_pass_is_faster_than_the_time_of_a_sample_says(seed, rule, name):
     work, chips = evaluator.works[0], evaluator.census.chips
     solver = evaluator.solver(0)
     unshared = UnsharedTime(chips, evaluator.model, work.scenario.cluster, work.microbatches, rule)
-    for tp, microbatch in work.pairs:
-        for kind, both in enumerate(work.passes[tp]):
+    for cut, microbatch in work.pairs:
+        for kind, both in enumerate(work.passes(cut)):
             for direction, one_pass in enumerate(both):
-                cycles = solver.pass_times(work, tp, microbatch, kind, direction).bound_cycles
+                cycles = solver.pass_times(work, cut, microbatch, kind, direction).bound_cycles
                 least_s = float(unshared.pass_s(one_pass)[0]) * microbatch
                 assert least_s <= cycles / float(chips.clock_hz[0]) * ROUNDING
 

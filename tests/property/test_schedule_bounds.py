@@ -4,11 +4,11 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rephaze.schedule.bounds import lower_bounds, serial_makespans
-from rephaze.schedule.solve import schedule_on_chip
+from rephaze.schedule.bounds import lower_bounds
 from rephaze.schedule.structure import compile_structure
 from rephaze.types.latency import IMPOSSIBLE_CYCLES, Engine, LatencyTable
 from rephaze.types.schedule import Exclusion, ScheduleStatus
+from tests.kits.latency_schedules import schedule_on_chip, serial_makespans
 
 
 @st.composite

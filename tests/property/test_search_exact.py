@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from rephaze.estimate.estimate_model import DEFAULT
 from rephaze.measure.chip_solver import Memos
+from rephaze.measure.stage_planner import StagePlanner
 from rephaze.search import evaluator as evaluator_module
 from rephaze.search.cosearch import run_search
 from rephaze.search.device_time import device_time_batch_s
@@ -109,7 +110,7 @@ def test_each_bound_is_above_the_next_and_the_truth(seed, scenario, objective):
                 assert worth.at_best(bound_s, least_j) * ROUNDING >= value
                 best = max(best, value)
                 if answer.plan is not None:
-                    priced = solver.priced(work, unit, memory, answer.plan)
+                    priced = StagePlanner(solver, work, unit, memory).priced(answer.plan)
                     assert priced.fits
                     assert priced.batch_s == pytest.approx(answer.batch_s, rel=1e-9)
         assert refined[design] * ROUNDING >= best

@@ -5,6 +5,7 @@ The command line goes through here and nowhere else. Nothing heavy is loaded bef
 
 from rephaze.api.chips import list_chips, load_chip
 from rephaze.api.exploring import compare, explore, sensitivity
+from rephaze.api.judging import judge_chip, judge_plan
 from rephaze.api.models import extract, list_models, load_model
 from rephaze.api.operators import estimate_model
 from rephaze.api.plans import evaluate_plan, place_model
@@ -19,6 +20,8 @@ __all__ = [
     "evaluate_plan",
     "explore",
     "extract",
+    "judge_chip",
+    "judge_plan",
     "list_chips",
     "list_models",
     "load_chip",

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import asdict, dataclass, replace
+from typing import TYPE_CHECKING, Any
 
-from rephaze.api.present import Block, Shown, TextTable
-from rephaze.errors import SpecError
-from rephaze.types.full import DeviceMemory, FullGraph, FullPrice, FullProblem
-from rephaze.types.placement import PlanLimits
-from rephaze.units import GIB, S_PER_MS
+from rephaze.api.full_views import MEMORY_PARTS, answer_blocks
+from rephaze.api.present import Block, Shown
+from rephaze.types.full import DeviceMemory, FullGraph, FullLimits, FullPrice, FullProblem, TimeCauses
 
-MEMORY_PARTS = ("weights", "gradients", "state", "kept", "replay", "working")
+if TYPE_CHECKING:
+    from rephaze.place.full.replay import FullReplay
+    from rephaze.place.full.timeline import PassEvent as PassEvent
+    from rephaze.place.full.why_not import FullAlternative as FullAlternative
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, repr=False)
@@ -24,11 +25,33 @@ class FullAnswer(Shown):
     bound_s: float
     """No plan of the options and the family is faster; of a given plan its price."""
     problem: FullProblem
-    graph: FullGraph | None
-    price: FullPrice | None
+    graph: FullGraph | None = None
+    price: FullPrice | None = None
+    causes: TimeCauses | None = None
+    """What its time is spent on."""
+    replay: FullReplay | None = None
+    """The batch as the devices would run it."""
+    timeline: tuple[PassEvent, ...] | None = None
+    """What every device does when, if asked for."""
     reason: str = ""
+    """Which limit binds and by how much if nothing fits; else what is not proven."""
+    needed_bytes: float | None = None
+    """A memory with which there would be a plan, if that is what is lacking."""
     solve_s: float | None = None
     """None of a plan that was given."""
+    remedies: tuple[str, ...] = ()
+    """What would have to change for a given plan that does not fit."""
+    alternative: FullAlternative | None = None
+    """The best plan under the choices asked about, set beside the best of all."""
+
+    @property
+    def replay_note(self) -> str:
+        """A sentence if the replay is well above the formula."""
+        from rephaze.place.full.replay import replay_note
+
+        if self.replay is None or self.price is None:
+            return ""
+        return replay_note(self.replay.batch_s, self.price.batch_s)
 
     def record(self) -> dict[str, Any]:
         """As plain data."""
@@ -37,74 +60,32 @@ class FullAnswer(Shown):
             answer["reason"] = self.reason
         if self.solve_s is not None:
             answer["solve_s"] = self.solve_s
+        if self.needed_bytes is not None:
+            answer["needed_memory_bytes"] = self.needed_bytes
+        if self.remedies:
+            answer["remedies"] = list(self.remedies)
+        if self.alternative is not None:
+            answer["why"] = alternative_record(self.alternative)
         if self.price is None or self.graph is None:
             return answer
-        price, graph = self.price, self.graph
-        return answer | {
-            "batch_s": price.batch_s,
-            "bound_s": self.bound_s,
-            "family": str(self.problem.options.family),
-            "plan": _plan_record(graph, price),
-            "time": {name: getattr(price.time, name) for name in price.time.__slots__},
-            "stages": [{"load_s": load_s} for load_s in price.stage_load_s],
-            "devices": [_device_record(device) for device in price.devices],
-            "num_devices": price.plan.num_devices,
-        }
+        answer |= {"batch_s": self.price.batch_s, "bound_s": self.bound_s}
+        answer["family"] = str(self.problem.options.family)
+        answer |= price_record(self.graph, self.price)
+        if self.causes is not None:
+            answer["causes"] = asdict(self.causes)
+        if self.replay is not None:
+            answer["replay_s"] = self.replay.batch_s
+            if self.replay.is_extrapolated:
+                answer["replay_is_extrapolated"] = True
+            if self.replay_note:
+                answer["replay_note"] = self.replay_note
+        if self.timeline is not None:
+            answer["timeline"] = [asdict(event) for event in self.timeline]
+        return answer
 
     def blocks(self) -> Sequence[Block]:
-        """Headline, stages, where the time goes, memory of the fullest device."""
-        if self.price is None:
-            return [f"{self.label}: {self.status}: {self.reason}"]
-        return [
-            f"{self.label}: {self._sentence()}",
-            self._stages(),
-            self._time_sentence(),
-            self._memory_sentence(),
-        ]
-
-    def _sentence(self) -> str:
-        assert self.price is not None
-        plan, price = self.price.plan, self.price
-        cut = f"{plan.sharding} sharded over {plan.shard_group}" if plan.shard_group > 1 else "nothing sharded"
-        again = ", gathered for every pass" if plan.is_gathering else ""
-        chunks = f" of {plan.chunks} chunks a device" if plan.chunks > 1 else ""
-        proof = f"none of family {self.problem.options.family} is faster than {self.bound_s:.6g} s"
-        told = self.status if self.solve_s is None else f"{self.status}: {proof}"
-        return (
-            f"{price.batch_s:.6g} s a batch ({told}) with "
-            f"tp {plan.tp}{' and sp' if plan.sp else ''}, cp {plan.cp}, "
-            f"ep {plan.ep}, pp {plan.pp}, dp {plan.dp}, microbatch {plan.microbatch}; "
-            f"{plan.schedule}{chunks}, {cut}{again}; "
-            f"{plan.num_devices} of {price.num_cluster_devices} devices"
-        )
-
-    def _stages(self) -> TextTable:
-        assert self.price is not None
-        assert self.graph is not None
-        rows = []
-        for at, (stage, load_s) in enumerate(zip(self.price.plan.stages, self.price.stage_load_s, strict=True)):
-            names = [self.graph.layers[v].name for v in stage.layers]
-            told = names[0] if len(names) == 1 else f"{names[0]}..{names[-1]} ({len(names)})"
-            device = self.price.devices[at % self.price.plan.pp]
-            held = f"{device.total_bytes / GIB:.3g}"
-            rows.append((str(at), told, str(stage.keep), f"{load_s / S_PER_MS:.4g}", held))
-        headings = ("stage", "layers", "keep", "load ms", "GiB on its device")
-        return TextTable(headings=headings, rows=tuple(rows), left=frozenset({"layers"}))
-
-    def _time_sentence(self) -> str:
-        assert self.price is not None
-        total_s = self.price.batch_s or 1.0
-        parts = {name.removesuffix("_s"): getattr(self.price.time, name) for name in self.price.time.__slots__}
-        return "time: " + ", ".join(f"{name} {part / total_s:.1%}" for name, part in parts.items() if part > 0)
-
-    def _memory_sentence(self) -> str:
-        assert self.price is not None
-        fullest = max(self.price.devices, key=lambda device: device.total_bytes)
-        left = self.price.device_memory_bytes - fullest.total_bytes
-        told = f"{left / GIB:.3g} GiB left" if left >= 0 else f"{-left / GIB:.3g} GiB over"
-        sizes = {name: getattr(fullest, f"{name}_bytes") / GIB for name in MEMORY_PARTS}
-        parts = ", ".join(f"{name} {size:.3g}" for name, size in sizes.items() if size > 0)
-        return f"fullest device: {told} of {self.price.device_memory_bytes / GIB:.4g} GiB ({parts})"
+        """Headline, replay, stages, where the time goes, memory of the fullest device."""
+        return answer_blocks(self)
 
 
 def is_full(data: Mapping[str, Any]) -> bool:
@@ -112,59 +93,121 @@ def is_full(data: Mapping[str, Any]) -> bool:
     return str(data.get("format", "")) in ("rephaze.placement-problem/2", "rephaze.placement-plan/2")
 
 
-def place_full_problem(label: str, data: dict[str, Any], limits: PlanLimits | None) -> FullAnswer:
-    """The fastest plan of a problem file of format 2."""
+def place_full_problem(label: str, data: dict[str, Any], why: str | None = None) -> FullAnswer:
+    """The fastest plan of a problem file of format 2.
+
+    Args:
+        label: Of the file.
+        data: Its content.
+        why: Choices to compare with the best plan, such as ``tp=8,sharding=weights``.
+    """
+    from rephaze.place.full.limits import parse_full_limits
+    from rephaze.place.full.problem_file import parse_full_problem
+
+    limits = parse_full_limits(why) if why else None
+    return placed_full(label, parse_full_problem(data), limits)
+
+
+def placed_full(label: str, problem: FullProblem, limits: FullLimits | None = None) -> FullAnswer:
+    """The fastest plan of a problem, and the best under some choices beside it."""
     from time import perf_counter
 
-    from rephaze.place.full.problem_file import parse_full_problem
+    from rephaze.place.full.legality import graph_like
+    from rephaze.place.full.obstacles import why_nothing_fits
     from rephaze.place.full.solver import FullPlacer
+    from rephaze.place.full.why_not import explain_full_alternative
+    from rephaze.types.placement import SolveStatus
 
-    if limits is not None:
-        raise SpecError("why", "given", "compares plans of cost models 1f1b and paper", "leave it out here")
-    problem = parse_full_problem(data)
     began = perf_counter()
     found = FullPlacer(problem).solve()
-    return FullAnswer(
+    solve_s = perf_counter() - began
+    obstacle = why_nothing_fits(problem) if found.status is SolveStatus.INFEASIBLE else None
+    answer = FullAnswer(
         label=label,
         status=str(found.status),
         bound_s=found.bound_s,
         problem=problem,
-        graph=None if found.best is None else _graph_of(problem, found.best),
-        price=found.best,
-        reason=found.reason,
-        solve_s=perf_counter() - began,
+        reason=found.reason if obstacle is None else obstacle.text,
+        needed_bytes=None if obstacle is None else obstacle.needed_bytes,
+        solve_s=solve_s,
+        alternative=None if limits is None else explain_full_alternative(problem, found, limits),
     )
+    return answer if found.best is None else _with_price(answer, graph_like(problem, found.best.plan), found.best)
 
 
 def evaluate_full_plan(label: str, data: dict[str, Any], *, timeline: bool) -> FullAnswer:
-    """The price of a plan file of format 2."""
+    """The price of a plan file of format 2.
+
+    Args:
+        label: Of the file.
+        data: Its content.
+        timeline: Also tell what every device does when.
+    """
     from rephaze.place.full.legality import check_plan
     from rephaze.place.full.price import price_full_plan
     from rephaze.place.full.problem_file import parse_full_plan
+    from rephaze.place.full.remedies import suggest_full_remedies
+    from rephaze.place.full.timeline import replay_events
 
-    if timeline:
-        raise SpecError("timeline", True, "is for plans of cost model 1f1b", "leave it out here")
     problem, graph, plan = parse_full_plan(data)
     check_plan(problem, graph, plan)
     price = price_full_plan(problem, graph, plan)
-    reason = "" if price.fits else "the fullest device has too little memory"
-    status = "feasible" if price.fits else "infeasible"
-    return FullAnswer(
+    remedies = suggest_full_remedies(problem, graph, price)
+    answer = FullAnswer(
         label=label,
-        status=status,
+        status="feasible" if price.fits else "infeasible",
         bound_s=price.batch_s,
         problem=problem,
+        timeline=replay_events(problem, graph, price) if timeline else None,
+        reason=remedies[0] if remedies else "",
+        remedies=tuple(remedies),
+    )
+    return _with_price(answer, graph, price)
+
+
+def _with_price(answer: FullAnswer, graph: FullGraph, price: FullPrice) -> FullAnswer:
+    from rephaze.place.full.causes import causes_of
+    from rephaze.place.full.replay import replay_full_plan
+
+    return replace(
+        answer,
         graph=graph,
         price=price,
-        reason=reason,
+        causes=causes_of(answer.problem, graph, price),
+        replay=replay_full_plan(answer.problem, graph, price),
     )
 
 
-def _graph_of(problem: FullProblem, price: FullPrice) -> FullGraph:
-    from rephaze.place.full.legality import GRAPH_FIELDS
+def price_record(graph: FullGraph, price: FullPrice) -> dict[str, Any]:
+    """A price as plain data."""
+    return {
+        "plan": _plan_record(graph, price),
+        "time": {name: getattr(price.time, name) for name in price.time.__slots__},
+        "stages": [{"load_s": load_s} for load_s in price.stage_load_s],
+        "devices": [_device_record(device) for device in price.devices],
+        "num_devices": price.plan.num_devices,
+    }
 
-    wanted = [getattr(price.plan, field) for field in GRAPH_FIELDS]
-    return next(graph for graph in problem.graphs if [getattr(graph, field) for field in GRAPH_FIELDS] == wanted)
+
+def alternative_record(found: FullAlternative) -> dict[str, Any]:
+    """An alternative as plain data."""
+    from rephaze.place.full.limits import chosen_of
+
+    placement, best = found.placement, found.placement.best
+    answer: dict[str, Any] = {"choices": chosen_of(found.limits), "text": found.text}
+    answer["status"] = str(placement.status)
+    if found.needed_bytes is not None:
+        answer["needed_memory_bytes"] = found.needed_bytes
+    if best is None or found.graph is None:
+        return answer
+    answer |= {"batch_s": best.batch_s, "bound_s": placement.bound_s, **price_record(found.graph, best)}
+    if found.loss_s:
+        answer["loss_ratio"] = found.loss_ratio
+        answer["loss_s"] = found.loss_s
+        answer["margin_loss_bytes"] = found.margin_loss_bytes
+    if found.launch_note:
+        answer["launch_note"] = found.launch_note
+    return answer
 
 
 def _device_record(device: DeviceMemory) -> dict[str, float]:

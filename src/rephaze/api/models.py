@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 from rephaze.api.present import Block, Shown
 from rephaze.errors import FileError, SpecError
-from rephaze.types.checks import check_count, did_you_mean
-from rephaze.types.graph import ModelGraph
+from rephaze.types.checks import check_choice, check_count, did_you_mean
+from rephaze.types.cut import GraphCut
+from rephaze.types.graph import ContextForm, ModelGraph
 
 if TYPE_CHECKING:
     from rephaze.workload.summary import ModelSummary as ModelSummary
@@ -38,7 +39,19 @@ class LayerSizes:
 
 @dataclass(frozen=True, kw_only=True, slots=True, repr=False)
 class Model(Shown, ModelGraph):
-    """A model's training step, as one chip of its tensor-parallel group runs it."""
+    """A model's training step, as one chip of a replica runs it."""
+
+    @property
+    def cut_text(self) -> str:
+        """How it is cut, in words: ``tp 2 with sp, cp 4 (ring)``."""
+        said = [f"tp {self.tp}" + (" with sp" if self.sequence_parallel else "")]
+        if self.cp > 1:
+            said.append(f"cp {self.cp} ({self.context_form})")
+        if self.ep > 1 or (self.num_experts and self.etp != self.tp):
+            said.append(f"ep {self.ep}, etp {self.etp}")
+        if self.imbalance_factor > 1:
+            said.append(f"imbalance {self.imbalance_factor:g}")
+        return ", ".join(said)
 
     @property
     def summary(self) -> ModelSummary:
@@ -101,9 +114,14 @@ def load_model(
     attention: str = "fused",
     tp: int = 1,
     sequence_parallel: bool = False,
+    cp: int = 1,
+    context_form: str = "",
+    ep: int = 1,
+    etp: int | None = None,
+    imbalance_factor: float = 1.0,
     fuse: bool = False,
 ) -> Model:
-    """A model's training step as a graph, as one chip of its tensor-parallel group runs it.
+    """A model's training step as a graph, as one chip of a replica runs it.
 
     Example:
         >>> import rephaze
@@ -112,19 +130,40 @@ def load_model(
         "6,738,415,616 parameters, {'model.layers': 32}"
         >>> sum(op.num_flops.at(8) for op in model.layer_types[1].forward.ops)  # of one chip, microbatch 8
         3865470566400
+        >>> mixture = rephaze.load_model("mixtral-8x7b", cp=2, ep=8)
+        >>> [op.collective.group.value for op in mixture.layer_types[1].forward.ops if op.collective]
+        ['cp', 'ep', 'ep']
 
     Args:
         name_or_path: A name of ``list_models``, or a ``.json`` or ``.json.gz`` graph file (see ``extract``).
         attention: For models that ship: ``fused``, or ``eager`` with the scores in memory.
         tp: Tensor-parallel degree; one of the model's ``legal_tp``.
         sequence_parallel: Also divide along the sequence what tensor parallelism leaves whole.
+        cp: Chips that share the tokens of a sample (context parallelism); divides the sequence.
+        context_form: How attention meets the keys of other chips: ``ring`` (the default), ``gather`` or
+            ``ulysses``.
+        ep: Groups of chips over which a mixture's experts are dealt out; divides the experts.
+        etp: Chips that share each expert; None: tp at ep = 1, else 1.
+        imbalance_factor: At ep > 1, tokens of the busiest chip's experts over the average; 1 is forced balance.
         fuse: Merge operators as one kernel would run them.
     """
-    from rephaze.workload import fuse_graph, shard_graph
+    from rephaze.workload import cut_graph, fuse_graph
     from rephaze.workload import load_model as read_model
 
-    check_count("tp", tp, at_most=MAX_COUNT)
-    graph = shard_graph(read_model(str(name_or_path), attention), tp, sequence_parallel)
+    form = ContextForm.NONE
+    if context_form:
+        check_choice("context_form", context_form, [one.value for one in ContextForm if one])
+        form = ContextForm(context_form)
+    cut = GraphCut(
+        tp=tp,
+        sp=sequence_parallel,
+        cp=cp,
+        context_form=form,
+        ep=ep,
+        etp=etp,
+        imbalance_factor=imbalance_factor,
+    )
+    graph = cut_graph(read_model(str(name_or_path), attention), cut)
     return as_model(fuse_graph(graph) if fuse else graph)
 
 
@@ -174,7 +213,7 @@ def as_kernels(model: str | Path | ModelGraph, tp: int, attention: str) -> Model
     from rephaze.workload import load_model as read_model
 
     graph = model if isinstance(model, ModelGraph) else read_model(str(model), attention)
-    if graph.tp == 1 and not graph.is_fused:
+    if graph.tp == graph.cp == graph.ep == 1 and not graph.is_fused:
         graph = shard_graph(graph, tp)
     elif tp not in (1, graph.tp):
         raise SpecError("tp", tp, f"{graph.name} was loaded at tp {graph.tp}", "load it at tp 1, or leave tp out")

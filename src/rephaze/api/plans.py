@@ -9,15 +9,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rephaze.api.chips import as_chip
-from rephaze.api.full_plans import FullAnswer, evaluate_full_plan, is_full, place_full_problem
+from rephaze.api.full_plans import FullAnswer, evaluate_full_plan, is_full, place_full_problem, placed_full
 from rephaze.api.plan_results import EvaluatedPlan, PlacedModel
 from rephaze.api.problem_files import BadProblem, answer_all
 from rephaze.api.schedules import OnStep, ignore_step
 from rephaze.api.spaces import as_scenario, resized
 from rephaze.errors import SpecError
+from rephaze.types.checks import check_choice
 from rephaze.types.chip import Chip
 from rephaze.types.files import read_mapping
-from rephaze.types.placement import Placement, PlacementProblem, Plan, PlanLimits, SolveStatus
+from rephaze.types.full import PlanFamily
+from rephaze.types.placement import Placement, PlacementModel, PlacementProblem, Plan, PlanLimits, SolveStatus
 from rephaze.types.scenario import Scenario
 
 if TYPE_CHECKING:
@@ -32,8 +34,9 @@ def place_model(
     global_batch: int | None = None,
     scenario: str | Path | Scenario = "default",
     why: str | PlanLimits | None = None,
+    family: str | None = None,
     on_step: OnStep = ignore_step,
-) -> PlacedModel:
+) -> PlacedModel | FullAnswer:
     """The fastest way to spread a model over a cluster of a chip, proven, or with what is not proven.
 
     Example:
@@ -49,12 +52,18 @@ def place_model(
         global_batch: Samples in a batch; None: the scenario's.
         scenario: Network, training and models of cost.
         why: Choices to compare with the best plan, such as ``tp=8,pp=4,recompute=stage``.
+        family: Which plans can be launched: ``any``, ``exact``, ``megatron``, ``torchtitan`` or ``maxtext``; for
+            scenarios of placement model ``full``, whose plans section says it otherwise.
         on_step: Told what is being done.
     """
+    setting = resized(as_scenario(scenario), num_devices, global_batch)
+    if setting.placement_model is PlacementModel.FULL:
+        return _placed_in_full(model, chip, setting, family, why, on_step)
+    if family is not None:
+        rule = f"is for placement model full; scenario {setting.name} has {setting.placement_model}"
+        raise SpecError("family", family, rule, "leave it out, or choose scenario full")
     limits = _ready(why, on_step)
     from rephaze.measure.model_on_chip import placement_on_chip
-
-    setting = resized(as_scenario(scenario), num_devices, global_batch)
 
     def show(done: int, total: int) -> None:
         on_step(f"mapping and scheduling layers: {done} of {total} degrees and microbatch sizes")
@@ -66,25 +75,65 @@ def place_model(
     return _on_chip(label, on_chip, limits)
 
 
+def _placed_in_full(
+    model: str | Path,
+    chip: str | Path | Chip,
+    scenario: Scenario,
+    family: str | None,
+    why: str | PlanLimits | None,
+    on_step: OnStep,
+) -> FullAnswer:
+    """The same under placement model ``full``."""
+    from rephaze.measure.full_on_chip import full_placement_on_chip
+    from rephaze.place.full.limits import parse_full_limits
+
+    if why is not None and not isinstance(why, str):
+        raise SpecError("why", why, "must be text under placement model full", "for example tp=8,sharding=weights")
+    if family is not None:
+        check_choice("family", family, [str(one) for one in PlanFamily])
+        scenario = replace(scenario, plans=replace(scenario.plans, family=PlanFamily(family)))
+    limits = parse_full_limits(why) if why else None
+
+    def show(done: int, total: int) -> None:
+        on_step(f"mapping and scheduling layers: {done} of {total} cuts and microbatch sizes")
+
+    on_step("mapping and scheduling layers")
+    chosen = as_chip(chip)
+    on_chip = full_placement_on_chip(str(model), chosen, scenario, show, limits=limits)
+    on_step("placing")
+    label = f"{model} on {chip.name if isinstance(chip, Chip) else chip}"
+    if not on_chip.problem.graphs:
+        reason = "some operator can run on no core of this chip, at any cut and microbatch size"
+        return FullAnswer(
+            label=label, status="infeasible", bound_s=math.inf, problem=on_chip.problem, reason=reason
+        )
+    found = placed_full(label, on_chip.problem, limits)
+    if found.price is None or not on_chip.is_unproven:
+        return found
+    said = f"schedules of {len(on_chip.unproven):,} of {on_chip.num_passes:,} layer passes not proven"
+    return replace(found, status="feasible", bound_s=min(found.bound_s, on_chip.bound_s), reason=said)
+
+
 def place_problems(
-    paths: Sequence[str | Path], *, why: str | PlanLimits | None = None, on_step: OnStep = ignore_step
+    paths: Sequence[str | Path], *, why: str | None = None, on_step: OnStep = ignore_step
 ) -> Iterator[tuple[str, PlacedModel | FullAnswer | BadProblem]]:
     """The fastest plan of every problem in problem files of format 1 or 2, with its label.
 
     Args:
         paths: ``.json`` files, or ``.jsonl`` with a problem a line.
-        why: As in ``place_model``.
+        why: As in ``place_model``; files of format 2 have more choices.
         on_step: Told what is being done.
     """
-    limits = _ready(why, on_step)
+    _ready(None, on_step)
     from rephaze.place.problem_file import parse_problem
+    from rephaze.place.why_not import parse_limits
 
     on_step("placing")
 
     def placed(label: str, data: dict[str, Any]) -> PlacedModel | FullAnswer:
         if is_full(data):
-            return place_full_problem(label, data, limits)
-        return _placed(label, parse_problem(data), limits)
+            return place_full_problem(label, data, why)
+        return _placed(label, parse_problem(data), parse_limits(why) if why else None)
 
     return answer_all(paths, placed)
 
@@ -137,7 +186,7 @@ def evaluate_plans(
 
     Args:
         paths: ``.json`` files, or ``.jsonl`` with a plan a line.
-        timeline: Also tell what every stage does when (cost model ``1f1b``).
+        timeline: Also tell what every stage does when (not of cost model ``paper``).
     """
     from rephaze.place.problem_file import parse_plan
 

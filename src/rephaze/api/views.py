@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from rephaze.api.amounts import amount, byte_amount
-from rephaze.api.chips import chip_facts
+from rephaze.api.chip_facts import chip_facts
 from rephaze.api.present import Block, TextTable
 from rephaze.types.schedule import ScheduleStatus
 from rephaze.units import FLOPS_PER_TFLOPS, J_PER_PJ, S_PER_MS, S_PER_US, UM2_PER_MM2
@@ -25,7 +25,7 @@ def model_blocks(model: Model) -> list[Block]:
     """A model in a sentence, and its layer types."""
     headline = (
         f"{model.name}: {amount(model.num_parameters)} parameters, {len(model.layer_names)} layers, "
-        f"{model.seq_len:,} tokens a sample, {model.dtype}, {model.attention} attention, tp {model.tp}; "
+        f"{model.seq_len:,} tokens a sample, {model.dtype}, {model.attention} attention, {model.cut_text}; "
         f"legal tp {', '.join(map(str, model.legal_tp))}"
     )
     return [headline, layer_table(model)]
@@ -47,19 +47,19 @@ def layer_table(model: Model, microbatch: int = 1) -> TextTable:
         for sizes in model.layer_sizes(microbatch)
     )
     headings = ("layer type", "layers", "params", "FLOP fwd", "FLOP bwd", "saved", "input", "working")
-    title = f"{model.name} at tp {model.tp}, microbatch {microbatch}"
+    title = f"{model.name} at {model.cut_text}, microbatch {microbatch}"
     return TextTable(headings=headings, rows=rows, left=frozenset({"layer type"}), title=title)
 
 
 def known_chip_blocks(known: KnownChip) -> list[Block]:
-    """A known chip: every figure with grade and source, and what follows from them."""
+    """A known chip: every value with grade and source, and what follows from them."""
     rows = [
         (
             field,
-            figure.value if isinstance(figure.value, str) else f"{figure.value:,.6g}",
-            f"{figure.grade} {figure.source}" + (f" {figure.note}" if figure.note else ""),
+            found.value if isinstance(found.value, str) else f"{found.value:,.6g}",
+            f"{found.grade} {found.source}" + (f" {found.note}" if found.note else ""),
         )
-        for field, figure in known.values.items()
+        for field, found in known.values.items()
     ]
     rows += [(field, "—", "not found: using it is an error") for field in known.blanks]
     words = frozenset({"field", "source"})

@@ -1,4 +1,4 @@
-"""``rephaze chips``: the known chips, or one with every figure's source."""
+"""``rephaze chips``: the known chips, or one with every value's source."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def chips(
     name: Annotated[str | None, typer.Argument(help="A preset's name or a chip file (.toml, .json).")] = None,
     json_output: JsonOption = False,
 ) -> None:
-    """List the known chips, or show one with grade and source of every figure.
+    """List the known chips, or show one with grade and source of every value.
 
     Blanks were found in no source; using one is an error that says so. A chip of your own is a TOML file with
     the same fields, or with base = "tpuv4" and those that differ.
@@ -78,8 +78,8 @@ def _table(title: str, caption: str) -> Table:
 
 def _list_cells(known: KnownChip) -> list[str]:
     def value(field: str) -> Any:
-        figure = known.values.get(field)
-        return None if figure is None else figure.value
+        found = known.values.get(field)
+        return None if found is None else found.value
 
     def scaled(field: str, unit: float) -> str:
         found = value(field)
@@ -110,10 +110,10 @@ def _show_known(known: KnownChip, json_output: bool) -> None:
     table.add_column("field", no_wrap=True)
     table.add_column("value", justify="right", no_wrap=True)
     table.add_column("source", overflow="fold")
-    for field, figure in known.values.items():
-        shown = figure.value if isinstance(figure.value, str) else f"{figure.value:,.6g}"
-        note = f" [dim]{escape(figure.note)}[/]" if figure.note else ""
-        table.add_row(field, shown, f"[bold]{figure.grade}[/] {escape(figure.source)}{note}")
+    for field, found in known.values.items():
+        shown = found.value if isinstance(found.value, str) else f"{found.value:,.6g}"
+        note = f" [dim]{escape(found.note)}[/]" if found.note else ""
+        table.add_row(field, shown, f"[bold]{found.grade}[/] {escape(found.source)}{note}")
     for field in known.blanks:
         table.add_row(field, BLANK, "[yellow]not found: using it is an error[/]")
     stdout.print(table)
@@ -123,7 +123,7 @@ def _show_known(known: KnownChip, json_output: bool) -> None:
 
 def _show_chip(chip: Chip, json_output: bool) -> None:
     if json_output:
-        from rephaze.api.chips import chip_facts
+        from rephaze.api.chip_facts import chip_facts
 
         print_json(asdict(chip) | asdict(chip_facts(chip)))
         return
@@ -142,5 +142,5 @@ def _print_derived(chip: Chip) -> None:
 
 
 def _known_record(known: KnownChip) -> dict[str, Any]:
-    figures = {field: asdict(figure) for field, figure in known.values.items()}
-    return {"name": known.name, "title": known.title, "figures": figures, "blanks": list(known.blanks)}
+    values = {field: asdict(found) for field, found in known.values.items()}
+    return {"name": known.name, "title": known.title, "figures": values, "blanks": list(known.blanks)}

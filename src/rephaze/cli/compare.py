@@ -98,10 +98,8 @@ def step_progress(quiet: bool) -> Iterator[OnStep]:
             if progress is None or not progress.objective:
                 status.update(escape(step))
                 return
-            gap = (progress.bound - progress.objective) / progress.objective
-            status.update(
-                f"{escape(step)}: best {progress.objective:,.4g}, gap {gap:.2%}, {progress.elapsed_s:.0f} s"
-            )
+            best = f"best {progress.objective:,.4g}, gap {progress.gap:.2%}"
+            status.update(f"{escape(step)}: {best}, {progress.elapsed_s:.0f} s")
 
         yield show
 

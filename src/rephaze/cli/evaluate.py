@@ -23,7 +23,7 @@ def evaluate(
         ),
     ],
     timeline: Annotated[
-        bool, typer.Option("--timeline", help="Show what every stage does when (cost model 1f1b).")
+        bool, typer.Option("--timeline", help="Show what every stage does when (not of cost model paper).")
     ] = False,
     json: JsonOption = False,
 ) -> None:
@@ -47,7 +47,9 @@ def evaluate(
         elif isinstance(answer, BadProblem):
             show_error(label, answer.message)
         elif isinstance(answer, FullAnswer):
-            stdout.print(str(answer), markup=False, highlight=False, soft_wrap=True)
+            from rephaze.cli.plan_view import show_full
+
+            show_full(stdout, answer)
         else:
             from rephaze.cli.plan_view import show_evaluated
 

@@ -13,10 +13,25 @@ from rephaze.cli.tables import filled, has_room_for, new_table, print_table
 
 if TYPE_CHECKING:
     from rephaze.api.models import Model
-    from rephaze.types.graph import LayerType, Op, OpGraph
+    from rephaze.types.graph import CollectiveDims, LayerType, Op, OpGraph
 
 WIDE = 120
 """Columns from which on a terminal has room for the module and the gradient of an operator."""
+
+
+_ATTENTION_FIELDS = (
+    "num_heads",
+    "num_kv_heads",
+    "query_len",
+    "key_len",
+    "head_dim",
+    "value_dim",
+    "causal",
+    "backward",
+    "window_len",
+    "num_ring_steps",
+    "num_ring_members",
+)
 
 
 def register(app: typer.Typer) -> None:
@@ -34,20 +49,46 @@ def graph(
     attention: Annotated[str, typer.Option("--attention", help="For zoo models: fused or eager.")] = "fused",
     fuse: Annotated[bool, typer.Option("--fuse/--no-fuse", help="Merge operators into kernels.")] = False,
     sequence_parallel: Annotated[
-        bool, typer.Option("--sequence-parallel", help="Divide along the sequence what tp leaves whole.")
+        bool, typer.Option("--sp", "--sequence-parallel", help="Divide along the sequence what tp leaves whole.")
     ] = False,
+    cp: Annotated[int, typer.Option("--cp", help="Chips that share a sample's tokens (context parallelism).")] = 1,
+    cp_form: Annotated[
+        str, typer.Option("--cp-form", help="How attention meets other chips' keys: ring, gather or ulysses.")
+    ] = "ring",
+    ep: Annotated[
+        int, typer.Option("--ep", help="Groups of chips that a mixture's experts are dealt out to.")
+    ] = 1,
+    etp: Annotated[
+        int | None, typer.Option("--etp", help="Chips that share each expert; default: tp at ep 1, else 1.")
+    ] = None,
+    imbalance: Annotated[
+        float,
+        typer.Option("--imbalance", help="Tokens of the busiest chip's experts over the average, at ep > 1."),
+    ] = 1.0,
     views: Annotated[bool, typer.Option("--views", help="Show views too, which cost nothing.")] = False,
     as_json: JsonOption = False,
 ) -> None:
     """Show a model's layers, or with --layer the operators of one, as one chip of the group runs them.
 
     Example: rephaze graph llama2-7b --tp 4 --layer 1
+    Example: rephaze graph mixtral-8x7b --tp 2 --sp --cp 2 --ep 8 --layer 1
     """
     from rephaze.api import load_model
     from rephaze.types.checks import check_count
 
     check_count("microbatch", microbatch, at_most=2**20)
-    shown = load_model(model, attention=attention, tp=tp, sequence_parallel=sequence_parallel, fuse=fuse)
+    shown = load_model(
+        model,
+        attention=attention,
+        tp=tp,
+        sequence_parallel=sequence_parallel,
+        cp=cp,
+        context_form=cp_form,
+        ep=ep,
+        etp=etp,
+        imbalance_factor=imbalance,
+        fuse=fuse,
+    )
     if layer is None:
         _show_layers(shown, model, microbatch, as_json)
         return
@@ -66,7 +107,8 @@ def graph(
 def _show_layers(model: Model, name: str, microbatch: int, as_json: bool) -> None:
     if as_json:
         for sizes in model.layer_sizes(microbatch):
-            print_json({"model": model.name, "tp": model.tp, "microbatch": microbatch} | asdict(sizes))
+            cut = {key: getattr(model, key) for key in ("tp", "sequence_parallel", "cp", "ep", "etp")}
+            print_json({"model": model.name} | cut | {"microbatch": microbatch} | asdict(sizes))
         return
     from rephaze.api.views import layer_table
 
@@ -78,10 +120,11 @@ def _show_layers(model: Model, name: str, microbatch: int, as_json: bool) -> Non
 
 def _show_memory(graph: Model, number: int, layer: LayerType, microbatch: int) -> None:
     b = microbatch
+    experts = f" ({byte_amount(layer.expert_param_bytes)} in experts)" if layer.expert_param_bytes else ""
     stdout.print(
         f"[bold]{graph.name}[/] layer {number} [bold]{graph.layer_names[number]}[/] "
-        f"at tp {graph.tp}, microbatch {b}: "
-        f"{amount(layer.num_parameters)} parameters, {byte_amount(layer.saved_bytes.at(b))} saved, "
+        f"at {graph.cut_text}, microbatch {b}: "
+        f"{amount(layer.num_parameters)} parameters{experts}, {byte_amount(layer.saved_bytes.at(b))} saved, "
         f"{byte_amount(layer.input_bytes.at(b))} input, {byte_amount(layer.working_bytes.at(b))} working",
         highlight=False,
         soft_wrap=True,
@@ -128,14 +171,23 @@ def _size(op: Op, microbatch: int) -> str:
         parts.append(product if batch == 1 else f"{batch} of {product}")
     if op.attention is not None:
         dims = op.attention
-        parts.append(f"{dims.num_heads} heads, {dims.query_len} x {dims.key_len} x {dims.head_dim}")
+        window = f", window {dims.window_len}" if dims.window_len else ""
+        parts.append(f"{dims.num_heads} heads, {dims.query_len} x {dims.key_len} x {dims.head_dim}{window}")
     if op.collective is not None:
-        parts.append(f"{op.collective.kind.value} over {op.collective.num_members}")
+        parts.append(_collective(op.collective, microbatch))
     names = dict.fromkeys(work.function for work in op.vector)
     if names:
         elements = max(work.num_elements.at(microbatch) for work in op.vector)
         parts.append(f"{'+'.join(names)} {amount(elements)}")
     return ", ".join(parts)
+
+
+def _collective(dims: CollectiveDims, microbatch: int) -> str:
+    """Kind, members and group, and the messages of a ring."""
+    said = f"{dims.kind.value} over {dims.num_members} of {dims.group.value}"
+    if dims.num_messages == 1:
+        return said
+    return f"{said}, {dims.num_messages} of {byte_amount(dims.payload_bytes.at(microbatch))}"
 
 
 def _plain(op: Op, microbatch: int) -> dict[str, Any]:
@@ -148,16 +200,15 @@ def _plain(op: Op, microbatch: int) -> dict[str, Any]:
         "gradient": op.gradient.value,
         "gemm": gemm and {axis: getattr(gemm, axis).at(microbatch) for axis in ("batch", "m", "n", "k")},
         "num_experts": gemm.num_experts if gemm is not None else 0,
-        "attention": attention
-        and {
-            key: getattr(attention, key)
-            for key in ("num_heads", "num_kv_heads", "query_len", "key_len", "head_dim", "causal", "backward")
-        },
+        "attention": attention and {key: getattr(attention, key) for key in _ATTENTION_FIELDS},
         "collective": op.collective
         and {
             "kind": op.collective.kind.value,
             "payload_bytes": op.collective.payload_bytes.at(microbatch),
             "num_members": op.collective.num_members,
+            "group": op.collective.group.value,
+            "stride": op.collective.stride,
+            "num_messages": op.collective.num_messages,
         },
         "vector": [
             {

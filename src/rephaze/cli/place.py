@@ -36,10 +36,19 @@ def place(
     scenario: Annotated[
         str, typer.Option("--scenario", help="Network, training and models of cost, with --chip.")
     ] = "default",
+    family: Annotated[
+        str | None,
+        typer.Option(
+            "--family",
+            help="Plans that can be launched: any, exact, megatron, torchtitan, maxtext; with --scenario full.",
+        ),
+    ] = None,
     why: Annotated[
         str,
         typer.Option(
-            "--why", help="Compare with the best plan under these choices: tp, pp, dp, microbatch, recompute."
+            "--why",
+            help="Compare with the best plan under these choices: tp, pp, dp, microbatch, recompute; of files of "
+            "format 2 any decision, or family=any for what it costs that a plan can be launched.",
         ),
     ] = "",
     json: JsonOption = False,
@@ -50,13 +59,17 @@ def place(
     nothing fits; 4: the work limit was reached before a plan was found.
 
     Examples: [bold]rephaze place gpt3.json --why tp=8,pp=4[/] |
-    [bold]rephaze place gpt3-175b --chip tpuv4 --devices 1024 --global-batch 4096[/]
+    [bold]rephaze place llama.json --why sharding=weights,schedule=1f1b[/] |
+    [bold]rephaze place gpt3-175b --chip tpuv4 --devices 1024 --global-batch 4096[/] |
+    [bold]rephaze place llama3-70b --chip h100 --scenario full --family megatron[/]
     """
     from rephaze.api import place_model
     from rephaze.api.full_plans import FullAnswer
     from rephaze.api.plans import place_problems
     from rephaze.api.problem_files import BadProblem
 
+    if chip is None and family is not None:
+        raise SpecError("--family", family, "is for a model with --chip", "problem files have options.family")
     if chip is not None and len(problems) != 1:
         raise SpecError("MODEL", problems, "must be one model with --chip")
     statuses = []
@@ -71,7 +84,8 @@ def place(
                 num_devices=devices,
                 global_batch=global_batch,
                 scenario=scenario,
-                why=why,
+                why=why or None,
+                family=family,
                 on_step=on_step,
             )
             answers = [(placed.label, placed)]
@@ -82,7 +96,9 @@ def place(
         elif isinstance(answer, BadProblem):
             show_error(label, answer.message)
         elif isinstance(answer, FullAnswer):
-            stdout.print(str(answer), markup=False, highlight=False, soft_wrap=True)
+            from rephaze.cli.plan_view import show_full
+
+            show_full(stdout, answer)
         else:
             from rephaze.cli.plan_view import show_placement
 

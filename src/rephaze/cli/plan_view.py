@@ -29,13 +29,23 @@ from rephaze.cli.tables import bare_table, filled
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from rephaze.api.plan_results import EvaluatedPlan, Event, PlacedModel
+    from rephaze.api.full_plans import FullAnswer
+    from rephaze.api.plan_results import EvaluatedPlan, PlacedModel
     from rephaze.types.placement import PlacementProblem, PricedPlan
 
 _MOST_ROWS = 40
 _TIMELINE_WIDTH = 72
-_LETTERS = {"forward": "F", "backward": "B", "sync": "S", "tied": "T", "step": "O"}
-_LETTER_STYLES = {"F": "cyan", "B": "green", "S": "yellow", "T": "yellow", "O": "magenta", FREE: "dim"}
+_LETTERS = {
+    "forward": ("F", "forward"), "backward": ("B", "backward"), "weight": ("W", "weight part of it"),
+    "message": ("m", "message between stages"), "scatter": ("s", "gradients left to sum"),
+    "sync": ("S", "gradient sync"), "tied": ("T", "tied weights"), "step": ("O", "optimizer step"),
+    "regather": ("G", "weights gathered again"),
+}  # fmt: skip
+"""What a device does, and the letter it is drawn with."""
+_LETTER_STYLES = {
+    "F": "cyan", "B": "green", "W": "blue", "m": "yellow", "s": "yellow", "S": "yellow", "T": "yellow",
+    "O": "magenta", "G": "yellow", FREE: "dim",
+}  # fmt: skip
 _MEMORY_STYLES = {
     "W": "cyan", "G": "blue", "O": "magenta", "A": "green", "R": "yellow", "w": "bright_black",
     FREE: "dim", TOO_MUCH: "bold red",
@@ -61,7 +71,8 @@ def show_evaluated(console: Console, label: str, found: EvaluatedPlan) -> None:
     replayed = "" if found.replay_s is None else replay_sentence(found.replay_s)
     _show_plan(console, found.problem, found.priced, replayed)
     if found.timeline is not None:
-        _show_timeline(console, found.timeline)
+        rows = [(event.stage, str(event.activity), event.start_s, event.end_s) for event in found.timeline]
+        _show_timeline(console, rows)
     for remedy in found.remedies:
         console.print(f"- {remedy}", markup=False, highlight=False)
 
@@ -80,22 +91,34 @@ def _show_plan(console: Console, problem: PlacementProblem, priced: PricedPlan, 
     console.print(time_sentence(priced.time), highlight=False)
 
 
-def _show_timeline(console: Console, events: Sequence[Event]) -> None:
-    """Print what each stage does when, one letter a time slice."""
-    end_s = max(event.end_s for event in events) or 1.0
-    num_stages = 1 + max(event.stage for event in events)
-    rows = [[FREE] * _TIMELINE_WIDTH for _ in range(num_stages)]
-    for event in events:
-        first = int(event.start_s / end_s * _TIMELINE_WIDTH)
-        last = max(first + 1, round(event.end_s / end_s * _TIMELINE_WIDTH))
+def show_full(console: Console, found: FullAnswer) -> None:
+    """Print an answer of cost model ``full``, and its timeline if asked for."""
+    console.print(str(found), markup=False, highlight=False, soft_wrap=True)
+    if found.timeline is not None:
+        rows = [(event.device, str(event.kind), event.start_s, event.end_s) for event in found.timeline]
+        _show_timeline(console, rows)
+
+
+def _show_timeline(console: Console, events: Sequence[tuple[int, str, float, float]]) -> None:
+    """Print what each stage or device does when, one letter a time slice.
+
+    Args:
+        console: Where to.
+        events: Stage or device, what it does, start and end in seconds.
+    """
+    end_s = max((end for *_, end in events), default=0.0) or 1.0
+    rows = [[FREE] * _TIMELINE_WIDTH for _ in range(1 + max((row for row, *_ in events), default=0))]
+    for row, activity, start_s, stop_s in events:
+        first = int(start_s / end_s * _TIMELINE_WIDTH)
+        last = max(first + 1, round(stop_s / end_s * _TIMELINE_WIDTH))
         for column in range(first, min(last, _TIMELINE_WIDTH)):
-            rows[event.stage][column] = _LETTERS[event.activity]
-    console.print(
-        f"timeline, {end_s:.6g} s: F forward, B backward, S gradient sync, T tied weights, O optimizer step"
-    )
-    for stage, row in enumerate(rows):
-        line = Text(f"{stage:>4} ")
-        line.append(_styled("".join(row), _LETTER_STYLES))
+            rows[row][column] = _LETTERS[activity][0]
+    seen = {activity for _, activity, *_ in events}
+    legend = ", ".join(" ".join(told) for activity, told in _LETTERS.items() if activity in seen)
+    console.print(f"timeline, {end_s:.6g} s: {legend}")
+    for number, letters in enumerate(rows):
+        line = Text(f"{number:>4} ")
+        line.append(_styled("".join(letters), _LETTER_STYLES))
         console.print(line)
 
 

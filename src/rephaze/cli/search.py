@@ -46,7 +46,11 @@ def search(
     config: Annotated[
         Path | None, typer.Option(help="Run file (.toml): scenario, changes to it, what to look for.")
     ] = None,
-    scenario: Annotated[str | None, typer.Option(help="default, paper, or a scenario file (.toml).")] = None,
+    scenario: Annotated[str | None, typer.Option(help="default, full, paper, or a scenario file (.toml).")] = None,
+    family: Annotated[
+        str | None,
+        typer.Option(help="Plans that can be launched: any, exact, megatron, torchtitan, maxtext; scenario full."),
+    ] = None,
     out: Annotated[Path | None, typer.Option(help="Folder to record the run in.", metavar="RUN")] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on with the run in --out.")] = False,
     objective: Annotated[str | None, typer.Option(help="throughput, per-area, per-watt or per-usd.")] = None,
@@ -95,7 +99,7 @@ def search(
                 *(models or ()),
                 scenario=scenario,
                 config=config,
-                changes=_changes(objective, aggregate, devices, global_batch, area_limit_mm2, exhaustive),
+                changes=_changes(objective, aggregate, devices, global_batch, area_limit_mm2, exhaustive, family),
                 store=out,
                 resume=resume,
                 num_workers=workers,
@@ -127,6 +131,7 @@ def _changes(
     global_batch: int | None,
     area_limit_mm2: float | None,
     exhaustive: bool,
+    family: str | None = None,
 ) -> dict[str, dict[str, Any]]:
     asked: dict[str, Any] = {"exhaustive": True} if exhaustive else {}
     asked |= {name: value for name, value in (("objective", objective), ("aggregate", aggregate)) if value}
@@ -135,6 +140,7 @@ def _changes(
         "training": {} if global_batch is None else {"global_batch": global_batch},
         "cluster": {} if devices is None else {"num_devices": devices},
         "space": {} if area_limit_mm2 is None else {"area_limit_um2": area_limit_mm2 * UM2_PER_MM2},
+        **({} if family is None else {"plans": {"family": family}}),
     }
 
 
@@ -167,9 +173,8 @@ def _progress(quiet: bool) -> Iterator[Any]:
             if not state.objective:
                 status.update(f"{state.phase}: {state.num_designs:,} designs, {state.elapsed_s:.0f} s")
                 return
-            gap = (state.bound - state.objective) / state.objective
             status.update(
-                f"{state.phase}: best {state.objective:,.4g}, bound {state.bound:,.4g} (gap {gap:.2%}), "
+                f"{state.phase}: best {state.objective:,.4g}, bound {state.bound:,.4g} (gap {state.gap:.2%}), "
                 f"{state.num_open:,} designs open, {state.num_solved:,} looked at, {state.elapsed_s:.0f} s"
             )
 

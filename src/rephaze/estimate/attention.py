@@ -23,9 +23,9 @@ CAUSAL_BLOCK = 128
 BLOCK_ROWS = (16, 32, 64, 128, 256, 512, 1024, 2048)
 
 FORWARD_PRODUCTS = ((True, 1), (False, 1))
-"""(over the head dimension: scores; over the keys: output), how often."""
-BACKWARD_PRODUCTS = ((True, 2), (False, 3))
-"""Scores again and their gradient; gradients of queries, keys and values."""
+"""(with the keys' and queries' dimension: scores; with the values': output), how often."""
+BACKWARD_PRODUCTS = ((True, 3), (False, 2))
+"""Scores again, gradients of queries and keys; gradients of scores and values."""
 
 
 def attention_cost(op: Op, microbatch: int, rates: ChipRates) -> OpCost:
@@ -41,11 +41,21 @@ def attention_cost(op: Op, microbatch: int, rates: ChipRates) -> OpCost:
 
 
 def computed_keys(dims: AttentionDims) -> float:
-    """Keys a query meets on average: all, or about half of them under a causal mask."""
+    """Keys a query meets on average: all, half under a causal mask, fewer in a window; of a ring, its part."""
+    share = dims.num_ring_steps / dims.num_ring_members
     if not dims.causal:
-        return float(dims.key_len)
+        return dims.key_len * share
     block = min(CAUSAL_BLOCK, dims.key_len)
-    return min(float(dims.key_len), (dims.key_len + block) / 2)
+    causal = min(float(dims.key_len), (dims.key_len + block) / 2)
+    if not dims.window_len:
+        return causal * share
+    # A block of queries meets the blocks that its first query's window reaches into, and its own; the first
+    # blocks of a sequence have fewer before them.
+    num_blocks = dims.key_len / block
+    num_met = 1 + -(-(dims.window_len - 1) // block)
+    if num_met >= num_blocks:
+        return causal * share
+    return block * num_met * (1 - (num_met - 1) / (2 * num_blocks)) * share
 
 
 def attention_macs(dims: AttentionDims, microbatch: int) -> float:
@@ -59,7 +69,7 @@ def _num_scores(dims: AttentionDims, microbatch: int) -> float:
 
 def _macs_a_score(dims: AttentionDims) -> int:
     products = BACKWARD_PRODUCTS if dims.backward else FORWARD_PRODUCTS
-    return sum(count * (dims.head_dim if over_head else dims.value_dim) for over_head, count in products)
+    return sum(count * (dims.head_dim if of_keys else dims.value_dim) for of_keys, count in products)
 
 
 def attention_lane_cycles(op: Op, microbatch: int, lanes_c: Ints) -> Floats:
@@ -130,9 +140,9 @@ def _block_cycles(dims: AttentionDims, rows: int, keys: float, rates: ChipRates)
     width_c, depth_c = rates.chips.tensor_width, rates.chips.tensor_depth
     products = BACKWARD_PRODUCTS if dims.backward else FORWARD_PRODUCTS
     total: Floats = np.zeros(len(rates))
-    for over_head, count in products:
-        inner = dims.head_dim if over_head else keys
-        outer = keys if over_head else dims.value_dim
+    for of_keys, count in products:
+        inner = dims.head_dim if of_keys else keys
+        outer = keys if of_keys else dims.value_dim
         straight = np.ceil(inner / width_c) * np.ceil(outer / depth_c)
         turned = np.ceil(outer / width_c) * np.ceil(inner / depth_c)
         total = total + count * np.minimum(straight, turned) * rows

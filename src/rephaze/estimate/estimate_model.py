@@ -1,7 +1,7 @@
 """Estimate models as parameter sets: ``default`` and ``paper``.
 
 The mapper, the tables and the bounds take one of these; nothing else tells the models apart. A change of any
-figure here, or of a formula that reads it, must raise ``version``: caches and stored runs are keyed by it.
+number here, or of a formula that reads it, must raise ``version``: caches and stored runs are keyed by it.
 """
 
 from __future__ import annotations
@@ -10,9 +10,6 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from rephaze.types.checks import check_choice
-
-PAPER_WORD_BYTES = 2
-"""A word as the paper counts capacities, rates and accesses: one element."""
 
 
 class Tiling(StrEnum):

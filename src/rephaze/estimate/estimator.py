@@ -12,7 +12,7 @@ import numpy as np
 
 from rephaze.estimate.arrays import Floats, Ints
 from rephaze.estimate.attention import attention_cost
-from rephaze.estimate.collectives import collective_s, group_levels, paper_all_reduce_s
+from rephaze.estimate.collectives import group_collective_s, paper_collective_s, sent_bytes
 from rephaze.estimate.costs import ELEMENT_BYTES, ChipRates, ModeCost, OpCost, chip_rates, share_of, whole_cycles
 from rephaze.estimate.estimate_model import EstimateModel
 from rephaze.estimate.gemm_costs import Dims, GemmColumns, GemmMemo
@@ -21,7 +21,7 @@ from rephaze.estimate.vector_weights import paper_lane_cycles
 from rephaze.types.chip import ChipTable
 from rephaze.types.cluster import Cluster
 from rephaze.types.energy import AccessEnergy
-from rephaze.types.graph import CollectiveKind, Op, OpGraph, OpKind
+from rephaze.types.graph import CollectiveDims, Op, OpGraph, OpKind
 from rephaze.types.latency import IMPOSSIBLE_CYCLES, Engine, LatencyTable, ModeTable
 
 MapGemm = Callable[[GemmColumns, Dims, float], ModeCost]
@@ -262,7 +262,7 @@ class Estimator:
     def _collective_cost(self, op: Op, microbatch: int) -> OpCost:
         assert op.collective is not None
         payload = float(op.collective.payload_bytes.at(microbatch))
-        mode = _link_cost(op.collective.kind, payload, op.collective.num_members, self)
+        mode = _link_cost(op.collective, payload, self)
         return OpCost(one_core=mode, all_cores=mode)
 
 
@@ -285,19 +285,18 @@ def _mode_rows(costs: Sequence[ModeCost | None], rates: ChipRates, least_bytes: 
     )
 
 
-def _link_cost(kind: CollectiveKind, payload: float, num_members: int, estimator: Estimator) -> ModeCost:
+def _link_cost(dims: CollectiveDims, payload: float, estimator: Estimator) -> ModeCost:
     rates, cluster = estimator.rates, estimator.cluster
     one = np.ones(len(rates))
     if not estimator.model.has_network_latency:
-        seconds = paper_all_reduce_s(payload, num_members, cluster.levels[0].bytes_per_s)
+        seconds = paper_collective_s(dims, payload, cluster.levels[0].bytes_per_s)
         moved = 0.0
     else:
-        seconds = collective_s(kind, payload, group_levels(cluster, num_members))
+        seconds = group_collective_s(dims, payload, cluster)
         # Sent from and received into memory.
-        moved = 2.0 * payload
+        moved = 2.0 * payload * dims.num_messages
     cycles = seconds * rates.chips.clock_hz
-    link_bytes = 2.0 * payload * (num_members - 1) / num_members
-    energy_j = link_bytes * rates.energy.link_j_per_byte_c + moved * rates.energy.hbm_j_per_byte_c
+    energy_j = sent_bytes(dims, payload) * rates.energy.link_j_per_byte_c + moved * rates.energy.hbm_j_per_byte_c
     slowest = np.maximum(cycles, moved / rates.hbm_bytes_per_cycle_c)
     return ModeCost(cycles_c=slowest, hbm_bytes_c=moved * one, buffer_bytes_c=0 * one, energy_j_c=energy_j)
 

@@ -13,11 +13,12 @@ import numpy as np
 
 from rephaze.estimate.arrays import Floats, Ints
 from rephaze.estimate.costs import ELEMENT_BYTES, ChipRates, ModeCost, bounded_by_memory
-from rephaze.estimate.estimate_model import PAPER_WORD_BYTES, EstimateModel, Tiling
+from rephaze.estimate.estimate_model import EstimateModel, Tiling
 from rephaze.estimate.gemm_default.bounds import padded_bound_cycles
 from rephaze.estimate.gemm_default.core_shapes import CoreShapes
 from rephaze.estimate.gemm_default.mapper import REGISTER_BYTES_PER_MAC, map_shapes
 from rephaze.estimate.gemm_paper.mapper import DivisorProblem, map_divisors
+from rephaze.types.energy import PAPER_WORD_BYTES
 from rephaze.units import J_PER_PJ
 
 if TYPE_CHECKING:

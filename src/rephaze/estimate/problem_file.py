@@ -8,9 +8,10 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from rephaze.estimate.estimate_model import PAPER_WORD_BYTES, EstimateModel, Tiling, named_estimate_model
+from rephaze.estimate.estimate_model import EstimateModel, Tiling, named_estimate_model
 from rephaze.estimate.gemm_default.mapper import PaddedProblem, map_padded
 from rephaze.estimate.gemm_paper.mapper import DivisorProblem, map_divisors
+from rephaze.types.energy import PAPER_WORD_BYTES
 from rephaze.types.files import check_format, validate
 from rephaze.types.mapping import GemmEstimate
 from rephaze.units import J_PER_PJ, MIB

@@ -61,11 +61,6 @@ def chip_cost(area_um2_c: Floats, hbm_bytes_c: NDArray[np.int64], node_nm: float
     )
 
 
-def cluster_cost_usd(chip_usd: float, num_devices: int) -> float:
-    """Silicon and memory of a whole cluster; hosts, network and power are not in it."""
-    return chip_usd * num_devices
-
-
 def _process(node_nm: float) -> tuple[float, float]:
     table = {row[0]: (row[1], row[2]) for row in data_file("cost.toml")["process"]["table"]}
     if node_nm not in table:

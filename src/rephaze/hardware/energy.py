@@ -15,14 +15,13 @@ from rephaze.hardware.presets import preset_chip
 from rephaze.hardware.sourced_data import component_value, data_file
 from rephaze.hardware.sram import sram_read_pj
 from rephaze.types.chip import ChipTable, chip_table
-from rephaze.types.energy import AccessEnergy
+from rephaze.types.energy import PAPER_WORD_BYTES, AccessEnergy
 from rephaze.types.space import AreaModel
 from rephaze.units import J_PER_PJ, MIB
 
 Floats = NDArray[np.float64]
 
 BITS_PER_BYTE = 8
-WORD_BYTES = 2
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -75,7 +74,7 @@ def _paper(chips: ChipTable) -> AccessEnergy:
     return AccessEnergy(
         mac_j_c=one * component_value("paper", "mac_pj") * J_PER_PJ,
         lane_op_j_c=one * component_value("paper", "mac_pj") * J_PER_PJ,
-        register_j_per_byte_c=one * component_value("paper", "tensor_register_pj") * J_PER_PJ / WORD_BYTES,
+        register_j_per_byte_c=one * component_value("paper", "tensor_register_pj") * J_PER_PJ / PAPER_WORD_BYTES,
         tensor_scratchpad_j_per_byte_c=sram_j_per_byte(chips.tensor_scratchpad_bytes),
         vector_scratchpad_j_per_byte_c=sram_j_per_byte(chips.vector_scratchpad_bytes),
         global_buffer_j_per_byte_c=sram_j_per_byte(chips.global_buffer_bytes),

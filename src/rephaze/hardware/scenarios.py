@@ -21,6 +21,7 @@ from rephaze.types.checks import check_choice, check_count, under
 from rephaze.types.chip import ChipTable, chip_table
 from rephaze.types.cluster import Cluster, NetworkLevel
 from rephaze.types.files import read_mapping, validate
+from rephaze.types.full import DeviceOrder, PipelineSchedule, PlanFamily, PlanOptions, ShardGroups, Sharding
 from rephaze.types.graph import AttentionKind
 from rephaze.types.placement import Optimizer, PlacementModel, PrecisionName, Recompute
 from rephaze.types.scenario import EstimateModelName, Scenario, TrainingSettings
@@ -130,6 +131,30 @@ class TrainingFile(_Strict):
     recompute: list[Annotated[Recompute, Field(strict=False)]]
     optimizer: Optimizer = Field(strict=False)
     precision: PrecisionName = Field(strict=False)
+    sequence_parallel: list[bool] = Field(default_factory=lambda: [False])
+    cp_degrees: list[int] = Field(default_factory=lambda: [1])
+    ep_degrees: list[int] = Field(default_factory=lambda: [1])
+    etp_degrees: list[int] | None = None
+    imbalance_factor: float = Field(default=1.0, ge=1.0, le=1000.0)
+
+
+class PlansFile(_Strict):
+    """The ``[plans]`` section: what plans of cost model ``full`` may choose from."""
+
+    sharding: list[Annotated[Sharding, Field(strict=False)]] = Field(default_factory=lambda: [Sharding.NONE])
+    shard_group: list[Annotated[ShardGroups, Field(strict=False)]] = Field(
+        default_factory=lambda: [ShardGroups.ALL]
+    )
+    reshard: list[bool] = Field(default_factory=lambda: [False])
+    schedule: list[Annotated[PipelineSchedule, Field(strict=False)]] = Field(
+        default_factory=lambda: [PipelineSchedule.ONE_F_ONE_B]
+    )
+    chunks: list[int] = Field(default_factory=list)
+    order: list[Annotated[DeviceOrder, Field(strict=False)]] = Field(
+        default_factory=lambda: [DeviceOrder.DP_OUTER]
+    )
+    overlap: bool = False
+    family: PlanFamily = Field(default=PlanFamily.EXACT, strict=False)
 
 
 class ScenarioFile(_Strict):
@@ -143,9 +168,10 @@ class ScenarioFile(_Strict):
     space: SpaceFile
     cluster: ClusterFile
     training: TrainingFile
+    plans: PlansFile | None = None
 
 
-SCENARIOS = ("default", "paper")
+SCENARIOS = ("default", "full", "paper")
 
 
 def load_scenario(name_or_path: str) -> Scenario:
@@ -184,6 +210,7 @@ def scenario_from_mapping(data: dict[str, Any], *, name: str, source: str = "") 
         placement_model=found.placement_model,
         all_cores_excludes=found.all_cores_excludes,
         attention=found.attention,
+        plans=_plans(found),
     )
 
 
@@ -196,10 +223,54 @@ def cluster_from_file(found: ClusterFile) -> Cluster:
     return Cluster(num_devices=found.num_devices, levels=tuple(levels))
 
 
+def _plans(found: ScenarioFile) -> PlanOptions:
+    if found.placement_model is not PlacementModel.FULL:
+        if found.plans is not None:
+            rule = f"is for placement model full, not {found.placement_model}"
+            raise SpecError("plans", "given", rule, 'leave it out, or set placement_model = "full"')
+        _only_with_full(found)
+        return PlanOptions()
+    given = found.plans or PlansFile()
+    modes = found.training.recompute
+    if Recompute.NONE not in modes or Recompute.STAGE in modes:
+        rule = "under placement model full must be none, or none and block: what is kept is chosen in between"
+        raise SpecError("training.recompute", [str(mode) for mode in modes], rule)
+    for field in ("sharding", "shard_group", "reshard", "schedule", "order"):
+        if not getattr(given, field):
+            raise SpecError(f"plans.{field}", [], "must list at least one value")
+    for value in given.chunks:
+        check_count("plans.chunks", value, at_least=2)
+    return PlanOptions(
+        sharding=tuple(given.sharding),
+        shard_group=tuple(given.shard_group),
+        reshard=tuple(given.reshard),
+        schedule=tuple(given.schedule),
+        chunks=tuple(given.chunks),
+        order=tuple(given.order),
+        overlap=given.overlap,
+        family=given.family,
+    )
+
+
+def _only_with_full(found: ScenarioFile) -> None:
+    """Raise if a list of the training section has a choice that only cost model ``full`` knows."""
+    training = found.training
+    plain = {"sequence_parallel": [False], "cp_degrees": [1], "ep_degrees": [1], "etp_degrees": None}
+    for field, value in plain.items():
+        given = getattr(training, field)
+        if given != value:
+            rule = f"needs placement model full, not {found.placement_model}"
+            raise SpecError(f"training.{field}", given, rule, f"leave {field} out")
+
+
 def _training(found: TrainingFile) -> TrainingSettings:
     if not found.recompute:
         raise SpecError("recompute", [], f"must list at least one of {', '.join(Recompute)}")
-    for field in ("microbatches", "tp_degrees"):
+    if not found.sequence_parallel:
+        raise SpecError("sequence_parallel", [], "must list at least one of true, false")
+    for field in ("microbatches", "tp_degrees", "cp_degrees", "ep_degrees", "etp_degrees"):
+        if getattr(found, field) is None:
+            continue
         values = getattr(found, field)
         if not values:
             raise SpecError(field, [], "must list at least one value")
@@ -212,6 +283,11 @@ def _training(found: TrainingFile) -> TrainingSettings:
         recompute=tuple(found.recompute),
         optimizer=found.optimizer,
         precision=found.precision,
+        sequence_parallel=tuple(found.sequence_parallel),
+        cp_degrees=tuple(found.cp_degrees),
+        ep_degrees=tuple(found.ep_degrees),
+        etp_degrees=None if found.etp_degrees is None else tuple(found.etp_degrees),
+        imbalance_factor=found.imbalance_factor,
     )
 
 

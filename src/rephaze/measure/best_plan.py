@@ -17,10 +17,11 @@ from enum import IntEnum
 import numpy as np
 from numpy.typing import NDArray
 
-from rephaze.measure.chip_solver import ChipSolver, UnitAnswer, placed_bound_s
+from rephaze.measure.chip_solver import ChipSolver
 from rephaze.measure.layer_bounds import ModelBounds
 from rephaze.measure.model_work import Memory, ModelWork, Unit
 from rephaze.measure.objective import ChipWorth
+from rephaze.measure.unit_answer import UnitAnswer
 from rephaze.types.search import ModelPlan
 
 Floats = NDArray[np.float64]
@@ -132,9 +133,9 @@ class UnitSearch:
 
     def _bound_s(self, unit: Unit, stage: Stage, cutoff_s: float) -> float:
         if stage is Stage.PLACED:
-            pair = self.work.pairs.index((unit.tp, unit.microbatch))
-            times = (self.bounds.forward_s_kct[pair, 0], self.bounds.backward_s_kct[pair, 0])
-            return placed_bound_s(self.work, unit, self.memory, *times, cutoff_s)
+            pair = self.work.pairs.index((unit.cut, unit.microbatch))
+            layer_s = (self.bounds.forward_s_kct[pair, 0], self.bounds.backward_s_kct[pair, 0])
+            return self.solver.placed_bound_s(self.work, unit, self.memory, layer_s, cutoff_s)
         if stage is Stage.MAPPED:
             return self.solver.bound_batch_s(self.work, unit, self.memory, cutoff_s)
         return self.solver.hurried_bound_s(self.work, unit, self.memory, cutoff_s)

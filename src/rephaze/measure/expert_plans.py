@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import math
 import tomllib
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from importlib.resources import files
 from typing import Any
 
-from rephaze.measure.chip_solver import ChipSolver, UnitAnswer
+from rephaze.measure.chip_solver import ChipSolver
+from rephaze.measure.even_stages import split_evenly
+from rephaze.measure.full_planner import FullPlanner
 from rephaze.measure.model_work import Memory, ModelWork, Unit
+from rephaze.measure.rule_plans import PlanRule, RulePrice, best_form, published_layout, rule_layouts
+from rephaze.measure.stage_planner import StagePlanner
+from rephaze.measure.unit_answer import UnitAnswer
 from rephaze.types.comparison import ExpertDegrees
 from rephaze.types.placement import Plan, PlannedStage, PricedPlan, Recompute, RecomputePolicy
 from rephaze.types.scenario import Scenario
@@ -37,24 +41,6 @@ def expert_degrees(model: str, num_devices: int) -> ExpertDegrees | None:
     return replace(published, dp=published.dp * num_devices // _data()["num_devices"])
 
 
-def split_evenly(layer_type_of: Sequence[int], num_stages: int) -> tuple[tuple[int, ...], ...] | None:
-    """Layers of each stage: blocks dealt as evenly as possible; None if there are fewer blocks than stages.
-
-    A block is a layer whose type repeats. What comes before the first block (the embedding) joins the first
-    stage, what comes after the last (the head) joins the last. Where blocks do not divide, the earlier stages
-    take one more: the last has the head, which is heavier than the embedding.
-    """
-    counts = Counter(layer_type_of)
-    blocks = [v for v, kind in enumerate(layer_type_of) if counts[kind] > 1] or list(range(len(layer_type_of)))
-    if not 1 <= num_stages <= len(blocks):
-        return None
-    size, num_larger = divmod(len(blocks), num_stages)
-    # A stage begins at its first block, but the first stage at the first layer.
-    begins = [0] + [blocks[i * size + min(i, num_larger)] for i in range(1, num_stages)]
-    ends = [*begins[1:], len(layer_type_of)]
-    return tuple(tuple(range(first, last)) for first, last in zip(begins, ends, strict=True))
-
-
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ExpertPlan:
     """The expert's plan of a model on a chip."""
@@ -68,6 +54,18 @@ class ExpertPlan:
 
 def _none(reason: str) -> ExpertPlan:
     return ExpertPlan(plan=None, bound_s=math.inf, reason=reason)
+
+
+def _reported_form(found: RulePrice, memories: Sequence[Memory]) -> ExpertPlan:
+    assert found.planner is not None
+    assert found.price is not None
+    price, planner = found.price, found.planner
+    needed = max(device.total_bytes for device in price.devices)
+    memory = next((option for option in memories if option.hbm_bytes >= needed), memories[-1])
+    planner = FullPlanner(planner.solver, planner.work, planner.unit, memory)
+    plan = planner.reported(price, planner.energy_per_sample_j(price.plan, price.batch_s))
+    # Were all schedules as short as their bounds, no part of the batch could shrink by more than they do.
+    return ExpertPlan(plan=plan, bound_s=price.batch_s * planner.least_ratio(), reason="")
 
 
 class ExpertPlanner:
@@ -100,13 +98,18 @@ class ExpertPlanner:
         if degrees.tp not in legal:
             return _none(f"{told} is impossible: the model can be sharded {', '.join(map(str, legal))} ways only")
         work = self._work(model, degrees.tp)
+        if work.is_full:
+            found = best_form(solver, work, [published_layout(degrees)], memories[-1], may_be_ragged=True)
+            if found.price is None:
+                return _none(self._why_not(told, degrees, memories[-1], found.fullest_bytes))
+            return _reported_form(found, memories)
         stages = split_evenly(work.layer_type_of, degrees.pp)
         if stages is None:
             return _none(f"{told} is impossible: the model has fewer blocks than stages")
         best, fullest, bound_s = None, math.inf, math.inf
         for unit, priced in self._candidates(solver, work, degrees, stages, memories[-1]):
             if priced.fits:
-                bound_s = min(bound_s, solver.least_batch_s(work, unit, memories[-1], priced))
+                bound_s = min(bound_s, StagePlanner(solver, work, unit, memories[-1]).least_batch_s(priced))
             fullest = min(fullest, max(stage.memory.total_bytes for stage in priced.stages))
             if (
                 priced.fits
@@ -118,6 +121,16 @@ class ExpertPlanner:
             return _none(self._why_not(told, degrees, memories[-1], fullest))
         plan = self._reported(solver, work, *best, memories)
         return ExpertPlan(plan=plan, bound_s=min(bound_s, plan.batch_s), reason="")
+
+    def rule_plan(
+        self, solver: ChipSolver, work: ModelWork, rule: PlanRule, memories: Sequence[Memory]
+    ) -> ExpertPlan:
+        """The plan a practitioner's rule gives under cost model ``full``, or why there is none."""
+        for layouts in rule_layouts(rule, work):
+            found = best_form(solver, work, layouts, memories[-1], may_be_ragged=False)
+            if found.price is not None:
+                return _reported_form(found, memories)
+        return _none(f"{rule}: no plan of {work.name} fits")
 
     def _candidates(
         self,
@@ -133,11 +146,9 @@ class ExpertPlanner:
                 continue  # some pipelines would have nothing to do
             is_auto = unit.policy is RecomputePolicy.AUTO
             modes = _FASTEST_FIRST if is_auto else (Recompute(unit.policy),)
+            planner = StagePlanner(solver, work, unit, memory)
             uniform = [
-                solver.priced(
-                    work,
-                    unit,
-                    memory,
+                planner.priced(
                     Plan(
                         tp=degrees.tp,
                         dp=degrees.dp,
@@ -152,20 +163,21 @@ class ExpertPlanner:
                 next((one.plan.stages[at] for one in uniform if one.stages[at].fits), uniform[-1].plan.stages[at])
                 for at in range(degrees.pp)
             )
-            yield unit, solver.priced(work, unit, memory, replace(uniform[0].plan, stages=chosen))
+            yield unit, planner.priced(replace(uniform[0].plan, stages=chosen))
 
     def _reported(
         self, solver: ChipSolver, work: ModelWork, unit: Unit, priced: PricedPlan, memories: Sequence[Memory]
     ) -> ModelPlan:
         needed = max(stage.memory.total_bytes for stage in priced.stages)
         memory = next((option for option in memories if option.hbm_bytes >= needed), memories[-1])
+        planner = StagePlanner(solver, work, unit, memory)
         answer = UnitAnswer(
             batch_s=priced.batch_s,
             bound_s=priced.batch_s,
             plan=priced.plan,
-            energy_per_sample_j=solver.plan_energy_per_sample_j(work, unit, priced.plan, priced.batch_s),
+            energy_per_sample_j=planner.energy_per_sample_j(priced.plan, priced.batch_s),
         )
-        return solver.model_plan(work, unit, memory, answer)
+        return planner.model_plan(answer)
 
     def _why_not(self, told: str, degrees: ExpertDegrees, memory: Memory, fullest_bytes: float) -> str:
         if math.isinf(fullest_bytes):

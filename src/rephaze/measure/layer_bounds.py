@@ -16,9 +16,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rephaze.estimate.estimator import Estimator
-from rephaze.measure.model_work import Memory, ModelWork, PassWork, Unit
+from rephaze.measure.model_work import CutForm, Memory, ModelWork, PassWork, Unit
 from rephaze.schedule.bounds import lower_bounds
 from rephaze.types.chip import ChipTable
+from rephaze.types.cut import GraphCut
 from rephaze.types.latency import IMPOSSIBLE_CYCLES
 from rephaze.types.schedule import Exclusion
 from rephaze.types.stopping import UNSTOPPED, StopSignal
@@ -78,41 +79,55 @@ def layer_bounds(
     groups: dict[Memory, Ints] = {
         memory: np.flatnonzero([own == memory for own in memory_of_c]) for memory in dict.fromkeys(memory_of_c)
     }
-    times = [layer_bound_times(work, estimator, chips, tp, mb, exclusion, stop) for tp, mb in work.pairs]
+    times = _bound_times(work, estimator, chips, exclusion, stop)
     batch_s_uc = np.full((len(work.units), len(chips)), np.inf)
     for u, unit in enumerate(work.units):
-        forward_ct, backward_ct = times[work.pairs.index((unit.tp, unit.microbatch))]
+        forward_ct, backward_ct = times[unit.cut, unit.microbatch]
         for memory, members in groups.items():
             stop.check()
-            bounds = work.chip_bounds(unit, memory)
-            batch_s_uc[u, members] = bounds.batch_s([(forward_ct[members], backward_ct[members])])
+            layer_s = (forward_ct[members], backward_ct[members])
+            batch_s_uc[u, members] = work.batch_bounds_s(unit, memory, *layer_s)
         batch_s_uc[u] = np.maximum(batch_s_uc[u], _unit_device_time_s(work, unit, forward_ct + backward_ct))
     return ModelBounds(
         batch_s_uc=batch_s_uc,
-        forward_s_kct=np.stack([forward_ct for forward_ct, _ in times]),
-        backward_s_kct=np.stack([backward_ct for _, backward_ct in times]),
+        forward_s_kct=np.stack([times[pair][0] for pair in work.pairs]),
+        backward_s_kct=np.stack([times[pair][1] for pair in work.pairs]),
     )
 
 
 def _unit_device_time_s(work: ModelWork, unit: Unit, work_s_ct: Floats) -> Floats:
     """Every microbatch holds each layer's devices for its time; all devices together have the batch time."""
-    graph = work.graphs[unit.tp]
-    counts = np.bincount(np.array(graph.layer_type_of), minlength=len(graph.layer_types))
-    members_t = np.array([unit.tp if kind.is_sharded else 1 for kind in graph.layer_types])
+    counts = np.bincount(np.array(work.layer_type_of), minlength=work_s_ct.shape[1])
+    members_t = np.array([work.num_members(unit.cut, kind) for kind in range(work_s_ct.shape[1])])
     training = work.scenario.training
     num_microbatches = -(-training.global_batch // unit.microbatch)
     device_s_c: Floats = (work_s_ct * (counts * members_t)).sum(axis=1)
     return device_s_c * (num_microbatches / work.scenario.cluster.num_devices)
 
 
-def layer_bound_times(
-    work: ModelWork,
+def _bound_times(
+    work: ModelWork, estimator: Estimator, chips: ChipTable, exclusion: Exclusion, stop: StopSignal
+) -> dict[tuple[GraphCut, int], tuple[Floats, Floats]]:
+    """Lower bounds by cut and microbatch size: over a cut sequence those of the form that may be quickest."""
+    found = {}
+    for cut, microbatch in work.pairs:
+        forms = work.forms(cut) if cut.cp > 1 else (work.first_form(cut),)
+        times = [_form_times(form, estimator, chips, microbatch, exclusion, stop) for form in forms]
+        forward_ct, backward_ct = times[0]
+        for other_forward_ct, other_backward_ct in times[1:]:
+            forward_ct = np.minimum(forward_ct, other_forward_ct)
+            backward_ct = np.minimum(backward_ct, other_backward_ct)
+        found[cut, microbatch] = (forward_ct, backward_ct)
+    return found
+
+
+def _form_times(
+    form: CutForm,
     estimator: Estimator,
     chips: ChipTable,
-    tp: int,
     microbatch: int,
     exclusion: Exclusion,
-    stop: StopSignal = UNSTOPPED,
+    stop: StopSignal,
 ) -> tuple[Floats, Floats]:
     """Lower bounds on forward and backward seconds, chips x layer types."""
 
@@ -120,7 +135,7 @@ def layer_bound_times(
         stop.check()
         return pass_bound_s(one_pass, estimator, chips, microbatch, exclusion)
 
-    columns = [[bound_s(one_pass) for one_pass in both] for both in work.passes[tp]]
+    columns = [[bound_s(one_pass) for one_pass in passes[:2]] for passes in form.passes]
     forward_ct = np.stack([forward for forward, _ in columns], axis=1)
     backward_ct = np.stack([backward for _, backward in columns], axis=1)
     return forward_ct, backward_ct

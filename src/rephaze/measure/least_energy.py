@@ -14,6 +14,7 @@ from rephaze.estimate.gemm_default.mapper import REGISTER_BYTES_PER_MAC
 from rephaze.estimate.least_work import least_gemm_bytes, least_hbm_bytes, least_macs
 from rephaze.measure.model_work import ModelWork
 from rephaze.types.chip import ChipTable
+from rephaze.types.cut import GraphCut
 from rephaze.types.energy import AccessEnergy
 from rephaze.types.graph import OpGraph, OpKind
 from rephaze.units import J_PER_PJ
@@ -26,19 +27,21 @@ def least_energy_per_sample_j(
 ) -> Floats:
     """Dynamic energy no plan goes below: multiply-accumulates with their registers and compulsory HBM traffic.
 
-    The least over the degrees, each with what all members of its groups spend.
+    The least over the cuts, each with what all members of its groups spend.
     """
-    least_c: Floats = np.minimum.reduce([_at_degree(work, tp, chips, energy, model) for tp in work.tp_degrees])
+    least_c: Floats = np.minimum.reduce([_with_cut(work, cut, chips, energy, model) for cut in work.base_cuts])
     return least_c
 
 
-def _at_degree(work: ModelWork, tp: int, chips: ChipTable, energy: AccessEnergy, model: EstimateModel) -> Floats:
-    graph = work.graphs[tp]
+def _with_cut(
+    work: ModelWork, cut: GraphCut, chips: ChipTable, energy: AccessEnergy, model: EstimateModel
+) -> Floats:
+    graph = work.graph(cut)
     gemm_mac_j_c = _gemm_mac_j(energy, model)
     counts = np.bincount(np.array(graph.layer_type_of), minlength=len(graph.layer_types))
     total: Floats = np.zeros(len(chips))
-    for count, kind in zip(counts.tolist(), graph.layer_types, strict=True):
-        members = tp if kind.is_sharded else 1
+    for number, (count, kind) in enumerate(zip(counts.tolist(), graph.layer_types, strict=True)):
+        members = work.num_members(cut, number)
         for one_pass in (kind.forward, kind.backward):
             gemm_macs = least_macs(one_pass, work.microbatches, OpKind.GEMM)
             attention_macs = least_macs(one_pass, work.microbatches, OpKind.ATTENTION)

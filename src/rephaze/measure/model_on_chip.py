@@ -12,8 +12,9 @@ from rephaze.measure.layer_problem import layer_problem
 from rephaze.measure.model_work import Memory, ModelWork
 from rephaze.measure.objective import ChipWorth
 from rephaze.types.chip import Chip
+from rephaze.types.cut import GraphCut
 from rephaze.types.latency import IMPOSSIBLE_CYCLES
-from rephaze.types.placement import LayerGraph, PlacementProblem, PlanLimits, RecomputePolicy
+from rephaze.types.placement import LayerGraph, PlacementModel, PlacementProblem, PlanLimits, RecomputePolicy
 from rephaze.types.scenario import Scenario
 from rephaze.types.schedule import ScheduleProblem
 
@@ -34,8 +35,10 @@ def layer_problems(
         layer: Position of the layer in the model; by default one of the kind that repeats most.
     """
     training = replace(scenario.training, tp_degrees=(tp,), microbatches=(microbatch,))
-    work = ModelWork(model, replace(scenario, training=training))
-    graph = work.graphs[tp]
+    # A layer alone, whatever plans of the scenario may choose besides.
+    work = ModelWork(model, replace(scenario, training=training, placement_model=PlacementModel.ONE_F_ONE_B))
+    cut = work.cuts[0]
+    graph = work.graph(cut)
     kinds = graph.layer_type_of
     if layer is not None and not 0 <= layer < len(kinds):
         raise SpecError("layer", layer, f"{model} has layers 0 to {len(kinds) - 1}")
@@ -46,9 +49,9 @@ def layer_problems(
         (
             f"{model} {name} {direction}, tp {tp}, microbatch {microbatch}, on {chip.name}",
             layer_problem(
-                solver.pass_table(work, tp, microbatch, kind, number),
+                solver.pass_table(work, cut, microbatch, kind, number),
                 chip,
-                work.passes[tp][kind][number].graph.edges,
+                work.passes(cut)[kind][number].graph.edges,
                 solver.exclusion,
             ),
         )
@@ -109,21 +112,21 @@ def placement_on_chip(
     solver = ChipSolver(chip, scenario)
     memory = Memory(chip.hbm_bytes, chip.hbm_bytes_per_s)
     pairs = _pairs_that_matter(work, solver, memory, limits, on_unit)
-    units = [next(u for u in work.units if (u.tp, u.microbatch) == pair) for pair in pairs]
+    units = [next(u for u in work.units if (u.cut, u.microbatch) == pair) for pair in pairs]
     problem = work.placement_problem(tuple(units), memory)
     graphs = []
     unproven: list[UnprovenPass] = []
     for done, (unit, graph) in enumerate(zip(units, problem.graphs, strict=True)):
         on_unit(done, len(units))
-        if any(impossible_passes(solver, work, unit.tp, unit.microbatch)):
+        if any(impossible_passes(solver, work, unit.cut, unit.microbatch)):
             continue
-        graphs.append(_with_times(graph, solver, work))
-        unproven.extend(_unproven(solver, work, unit.tp, unit.microbatch))
+        graphs.append(_with_times(graph, unit.cut, solver, work))
+        unproven.extend(unproven_passes(solver, work, unit.cut, unit.microbatch))
     policies = {unit.policy for unit in work.units}
     policy = policies.pop() if len(policies) == 1 else RecomputePolicy.AUTO
     return ChipProblem(
         problem=replace(problem, graphs=tuple(graphs), recompute=policy),
-        num_passes=sum(len(DIRECTIONS) * len(work.passes[tp]) for tp, _ in pairs),
+        num_passes=sum(len(DIRECTIONS) * len(work.passes(cut)) for cut, _ in pairs),
         unproven=tuple(unproven),
     )
 
@@ -134,39 +137,39 @@ def _pairs_that_matter(
     memory: Memory,
     limits: PlanLimits | None,
     on_unit: Callable[[int, int], None],
-) -> tuple[tuple[int, int], ...]:
+) -> tuple[tuple[GraphCut, int], ...]:
     """Degrees and microbatch sizes that may have the best plan, or that were asked about."""
     if len({unit.policy for unit in work.units}) > 1:
         return work.pairs  # bounds hold for a policy each; the problem mixes them
     by_throughput = ChipWorth(global_batch=work.scenario.training.global_batch)
     search = UnitSearch(solver, work, memory, solver.unit_bounds(work, memory), by_throughput)
-    solved: list[tuple[int, int]] = []
+    solved: list[tuple[GraphCut, int]] = []
     while search.promise > 1.0:
         on_unit(len(solved), len(work.pairs))
         if (unit := search.refine()) is not None:
-            solved.append((unit.tp, unit.microbatch))
+            solved.append((unit.cut, unit.microbatch))
     if search.best is None:
         return work.pairs  # to say what is in the way
 
-    def is_asked(tp: int, microbatch: int) -> bool:
-        return limits is not None and limits.tp in (None, tp) and limits.microbatch in (None, microbatch)
+    def is_asked(cut: GraphCut, microbatch: int) -> bool:
+        return limits is not None and limits.tp in (None, cut.tp) and limits.microbatch in (None, microbatch)
 
     return tuple(pair for pair in work.pairs if pair in solved or is_asked(*pair))
 
 
-def impossible_passes(solver: ChipSolver, work: ModelWork, tp: int, microbatch: int) -> Iterator[str]:
+def impossible_passes(solver: ChipSolver, work: ModelWork, cut: GraphCut, microbatch: int) -> Iterator[str]:
     """The passes that have an operator no core of the chip can run."""
-    for kind, layer_type in enumerate(work.graphs[tp].layer_types):
+    for kind, layer_type in enumerate(work.graph(cut).layer_types):
         for number, direction in enumerate(DIRECTIONS):
-            if solver.pass_times(work, tp, microbatch, kind, number).cycles >= IMPOSSIBLE_CYCLES:
+            if solver.pass_times(work, cut, microbatch, kind, number).cycles >= IMPOSSIBLE_CYCLES:
                 yield f"{layer_type.name} {direction}"
 
 
-def _with_times(graph: LayerGraph, solver: ChipSolver, work: ModelWork) -> LayerGraph:
+def _with_times(graph: LayerGraph, cut: GraphCut, solver: ChipSolver, work: ModelWork) -> LayerGraph:
     clock_hz = solver.chip.clock_hz
     layers = []
     for layer, kind in zip(graph.layers, work.layer_type_of, strict=True):
-        forward, backward = (solver.pass_times(work, graph.tp, graph.microbatch, kind, d) for d in (0, 1))
+        forward, backward = (solver.pass_times(work, cut, graph.microbatch, kind, d) for d in (0, 1))
         layers.append(
             replace(
                 layer,
@@ -179,15 +182,16 @@ def _with_times(graph: LayerGraph, solver: ChipSolver, work: ModelWork) -> Layer
     return replace(graph, layers=tuple(layers))
 
 
-def _unproven(solver: ChipSolver, work: ModelWork, tp: int, microbatch: int) -> Iterator[UnprovenPass]:
-    for kind, layer_type in enumerate(work.graphs[tp].layer_types):
+def unproven_passes(solver: ChipSolver, work: ModelWork, cut: GraphCut, microbatch: int) -> Iterator[UnprovenPass]:
+    """The passes whose schedules are not proven shortest."""
+    for kind, layer_type in enumerate(work.graph(cut).layer_types):
         for number, direction in enumerate(DIRECTIONS):
-            times = solver.pass_times(work, tp, microbatch, kind, number)
+            times = solver.pass_times(work, cut, microbatch, kind, number)
             if not times.is_proven:
                 yield UnprovenPass(
                     layer=layer_type.name,
                     direction=direction,
-                    tp=tp,
+                    tp=cut.tp,
                     microbatch=microbatch,
                     makespan_cycles=times.cycles,
                     bound_cycles=times.bound_cycles,

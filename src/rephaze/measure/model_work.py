@@ -1,46 +1,66 @@
-"""One model made ready for a search: graphs by tensor-parallel degree, structures, placement problems.
+"""One model made ready for a search: graphs by how they are cut, structures, placement problems.
 
 Everything here is independent of the chip's cores and is prepared once a process.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
-from rephaze.errors import SpecError
+import numpy as np
+from numpy.typing import NDArray
+
 from rephaze.estimate.estimator import engine_of
+from rephaze.measure.full_problem import full_graph, full_problem
+from rephaze.measure.keep_budgets import keep_budgets
+from rephaze.measure.legal_cuts import cut_forms, legal_cuts
 from rephaze.place.bounds import ChipBounds
+from rephaze.place.full.chip_bounds import FullChipBounds
+from rephaze.place.full.solver import FullPlacer
 from rephaze.place.precision import named_precision
+from rephaze.place.price import price_plan
 from rephaze.place.solver import Placer
 from rephaze.schedule.structure import ScheduleStructure, compile_structure
+from rephaze.types.cut import GraphCut
+from rephaze.types.full import FullLimits, FullProblem, PipelineSchedule
 from rephaze.types.graph import LayerType, ModelGraph, OpGraph
 from rephaze.types.placement import (
     LayerCost,
     LayerGraph,
     LayerLink,
-    Optimizer,
     PlacementModel,
     PlacementProblem,
+    Plan,
+    PricedPlan,
     Recompute,
     RecomputePolicy,
     TiedWeights,
 )
 from rephaze.types.scenario import Scenario
+from rephaze.types.search import ModelPlan
 from rephaze.types.space import DesignSpace
 from rephaze.types.stopping import UNSTOPPED, StopSignal
 from rephaze.workload.passes.fuse import fuse_graph
-from rephaze.workload.passes.tensor_parallel import shard_graph
+from rephaze.workload.passes.keep_sets import KeepSets, keep_sets
+from rephaze.workload.passes.split_backward import input_part
 from rephaze.workload.zoo import load_model
+
+Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True)
 class Unit:
-    """One choice of what changes a layer's times or replay: degree, microbatch size, recompute policy."""
+    """One choice of what changes a layer's times or replay: the cut, microbatch size, recompute policy."""
 
-    tp: int
+    cut: GraphCut
     microbatch: int
     policy: RecomputePolicy
+
+    @property
+    def tp(self) -> int:
+        """Tensor-parallel degree."""
+        return self.cut.tp
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +85,36 @@ class PassWork:
     structure: ScheduleStructure
 
 
+class CutForm:
+    """A model cut one way, with one way for attention to meet the keys of other chips.
+
+    Args:
+        whole: Cut, not yet fused.
+        has_split_backward: Zero-bubble schedules are among the options.
+    """
+
+    def __init__(self, whole: ModelGraph, *, has_split_backward: bool) -> None:
+        self._whole, self.graph, self._has_split = whole, fuse_graph(whole), has_split_backward
+        self._keep_sets: dict[int, KeepSets] = {}
+
+    @cached_property
+    def passes(self) -> tuple[tuple[PassWork, ...], ...]:
+        """By layer type the forward and the backward pass; then the part of it that earlier layers wait for."""
+        found = []
+        for kind in self.graph.layer_types:
+            graphs = [kind.forward, kind.backward]
+            if self._has_split:
+                graphs.append(input_part(kind))
+            found.append(tuple(_pass_work(graph) for graph in graphs))
+        return tuple(found)
+
+    def keep_sets(self, kind: int) -> KeepSets:
+        """What a layer type may keep of its forward pass."""
+        if kind not in self._keep_sets:
+            self._keep_sets[kind] = keep_sets(self.graph.layer_types[kind], self._whole.layer_types[kind])
+        return self._keep_sets[kind]
+
+
 class ModelWork:
     """A model under a scenario.
 
@@ -72,77 +122,170 @@ class ModelWork:
         name: Zoo name or graph file.
         scenario: Degrees, microbatch sizes, cluster, optimizer.
         stop: Ends the preparation with ``StoppedError``.
+        limits: Choices made beforehand, under cost model ``full``; what of them is in lists, the scenario has.
     """
 
-    def __init__(self, name: str, scenario: Scenario, stop: StopSignal = UNSTOPPED) -> None:
+    def __init__(
+        self,
+        name: str,
+        scenario: Scenario,
+        stop: StopSignal = UNSTOPPED,
+        limits: FullLimits | None = None,
+    ) -> None:
         stop.check()
-        self.name, self.scenario = name, scenario
-        base = load_model(name, scenario.attention)
+        self.name, self.scenario, self._limits = name, scenario, limits
+        self.is_full = scenario.placement_model is PlacementModel.FULL
+        self.has_split_backward = self.is_full and PipelineSchedule.ZERO_BUBBLE in scenario.plans.schedule
         training = scenario.training
-        self.tp_degrees = tuple(tp for tp in training.tp_degrees if tp in base.legal_tp)
-        if not self.tp_degrees:
-            legal = ", ".join(str(tp) for tp in base.legal_tp)
-            raise SpecError("tp_degrees", list(training.tp_degrees), f"{name} can be sharded {legal} ways only")
-        self.graphs: dict[int, ModelGraph] = {}
-        for tp in self.tp_degrees:
+        self._base = load_model(name, scenario.attention)
+        self.cuts = tuple(legal_cuts(self._base, scenario))
+        """Every way the model's layers may be cut."""
+        self.base_cuts = tuple(cut for cut in self.cuts if cut.cp == 1) or self.cuts
+        """Those that leave the sequence whole: the others do no less work, on more chips."""
+        self._first_forms: dict[GraphCut, CutForm] = {}
+        self._forms: dict[GraphCut, tuple[CutForm, ...]] = {}
+        for cut in self.base_cuts:
             stop.check()
-            self.graphs[tp] = fuse_graph(shard_graph(base, tp))
+            self.first_form(cut)
         self.microbatches = tuple(b for b in training.microbatches if b <= training.global_batch)
         self.units = tuple(
-            Unit(tp, microbatch, policy)
-            for tp in self.tp_degrees
+            Unit(cut, microbatch, policy)
+            for cut in self.cuts
             for microbatch in self.microbatches
-            for policy in _policies(training.recompute)
+            for policy in ((RecomputePolicy.AUTO,) if self.is_full else _policies(training.recompute))
         )
-        self.pairs = tuple(dict.fromkeys((unit.tp, unit.microbatch) for unit in self.units))
-        """Degrees and microbatch sizes: what layer times depend on."""
-        self.layer_type_of = self.graphs[self.tp_degrees[0]].layer_type_of
+        self.pairs = tuple(dict.fromkeys((unit.cut, unit.microbatch) for unit in self.units))
+        """Cuts and microbatch sizes: what layer times depend on."""
+        self.layer_type_of = self._base.layer_type_of
+        self._budgets: dict[tuple[GraphCut, int, int], Floats] = {}
         self._placers: dict[tuple[Unit, Memory], Placer] = {}
         self._bounds: dict[tuple[Unit, Memory], ChipBounds] = {}
+        self._full_placers: dict[tuple[Unit, Memory], FullPlacer] = {}
+        self._full_bounds: dict[tuple[Unit, Memory], FullChipBounds] = {}
 
-    @cached_property
-    def passes(self) -> dict[int, tuple[tuple[PassWork, PassWork], ...]]:
-        """By degree and layer type, the forward and the backward pass."""
-        return {
-            tp: tuple((_pass_work(kind.forward), _pass_work(kind.backward)) for kind in graph.layer_types)
-            for tp, graph in self.graphs.items()
-        }
+    @property
+    def tp_degrees(self) -> tuple[int, ...]:
+        """Tensor-parallel degrees searched."""
+        return tuple(dict.fromkeys(cut.tp for cut in self.cuts))
+
+    def forms(self, cut: GraphCut) -> tuple[CutForm, ...]:
+        """The model cut this way, once for each way attention may meet the keys of other chips."""
+        if cut not in self._forms:
+            first, *others = cut_forms(self._base, cut)
+            self._forms[cut] = (self.first_form(cut, first), *(self._form(one) for one in others))
+        return self._forms[cut]
+
+    def first_form(self, cut: GraphCut, whole: ModelGraph | None = None) -> CutForm:
+        """The first of ``forms``, made without the others."""
+        if cut not in self._first_forms:
+            self._first_forms[cut] = self._form(whole or next(iter(cut_forms(self._base, cut))))
+        return self._first_forms[cut]
+
+    def _form(self, whole: ModelGraph) -> CutForm:
+        return CutForm(whole, has_split_backward=self.has_split_backward)
+
+    def graph(self, cut: GraphCut) -> ModelGraph:
+        """The model cut this way, in the first of its forms: parameters and sizes are those of any."""
+        return self.first_form(cut).graph
+
+    def passes(self, cut: GraphCut) -> tuple[tuple[PassWork, ...], ...]:
+        """By layer type the passes, in the first form of the cut."""
+        return self.first_form(cut).passes
+
+    def keep_budgets(self, unit: Unit, kind: int) -> Floats:
+        """Bytes a layer type may keep, position by position, whatever the chip: from all to the inputs alone."""
+        key = (unit.cut, unit.microbatch, kind)
+        if key not in self._budgets:
+            self._budgets[key] = keep_budgets(self.first_form(unit.cut).keep_sets(kind), unit.microbatch)
+        return self._budgets[key]
+
+    def cut_of(self, plan: ModelPlan) -> GraphCut | None:
+        """The cut a plan was made for; None if it is not among those of the scenario."""
+        for cut in self.cuts:
+            if (cut.tp, cut.sp, cut.cp, cut.ep) != (plan.tp, plan.sp, plan.cp, plan.ep):
+                continue
+            if not self.is_full or self.graph(cut).etp == plan.etp:
+                return cut
+        return None
+
+    def num_members(self, cut: GraphCut, kind: int) -> int:
+        """Chips that work on a layer of one replica."""
+        if self.is_full:
+            return cut.tp * cut.cp
+        return cut.tp if self.graph(cut).layer_types[kind].is_sharded else 1
 
     def placer(self, unit: Unit, memory: Memory) -> Placer:
-        """The placement problem of one unit on chips with this memory."""
+        """The placement problem of one unit on chips with this memory (cost models ``1f1b`` and ``paper``)."""
         key = (unit, memory)
         if key not in self._placers:
             self._placers[key] = Placer(self.placement_problem((unit,), memory))
         return self._placers[key]
 
-    def chip_bounds(self, unit: Unit, memory: Memory) -> ChipBounds:
-        """Lower bounds of one unit for many chips with this memory."""
+    def full_placer(self, unit: Unit, memory: Memory) -> FullPlacer:
+        """The same under cost model ``full``."""
         key = (unit, memory)
+        if key not in self._full_placers:
+            self._full_placers[key] = FullPlacer(self.full_problem((unit,), memory))
+        return self._full_placers[key]
+
+    def batch_bounds_s(self, unit: Unit, memory: Memory, forward_s_ct: Floats, backward_s_ct: Floats) -> Floats:
+        """For many chips with this memory, a batch time no plan of the unit beats."""
+        key = (unit, memory)
+        if self.is_full:
+            if key not in self._full_bounds:
+                self._full_bounds[key] = FullChipBounds(self.full_problem((unit,), memory), self.layer_type_of)
+            return self._full_bounds[key].batch_s(forward_s_ct, backward_s_ct)
         if key not in self._bounds:
             self._bounds[key] = ChipBounds(self.placer(unit, memory), self.layer_type_of)
-        return self._bounds[key]
+        return self._bounds[key].batch_s([(forward_s_ct, backward_s_ct)])
 
     def placement_problem(self, units: tuple[Unit, ...], memory: Memory) -> PlacementProblem:
         """The problem with layer times left at zero, to be filled for each chip."""
         training = self.scenario.training
-        optimizer = Optimizer(training.optimizer)
-        is_paper = self.scenario.placement_model == PlacementModel.PAPER
+        is_paper = self.scenario.placement_model is PlacementModel.PAPER
         return PlacementProblem(
-            cost_model=PlacementModel(self.scenario.placement_model),
+            cost_model=self.scenario.placement_model,
             cluster=self.scenario.cluster,
             device_memory_bytes=float(memory.hbm_bytes),
             graphs=tuple(self.layer_graph(unit) for unit in units),
             recompute=units[0].policy,
-            optimizer=optimizer,
-            precision=named_precision(training.precision, optimizer),
+            optimizer=training.optimizer,
+            precision=named_precision(training.precision, training.optimizer),
             global_batch=training.global_batch,
             # The paper's optimizer step costs no time.
             hbm_bytes_per_s=None if is_paper else memory.hbm_bytes_per_s,
         )
 
+    def full_problem(self, units: tuple[Unit, ...], memory: Memory) -> FullProblem:
+        """The problem under cost model ``full``, with layer times left at zero, to be filled for each chip."""
+        graphs = [
+            full_graph(self.graph(unit.cut), unit.microbatch, has_split_backward=self.has_split_backward)
+            for unit in units
+        ]
+        found = full_problem(self.scenario, graphs, memory.hbm_bytes, memory.hbm_bytes_per_s)
+        return replace(found, limits=self._limits)
+
+    def priced_plan(self, unit: Unit, memory: Memory, plan: Plan, layer_s: tuple[Floats, Floats]) -> PricedPlan:
+        """A plan priced by the independent evaluator (cost models ``1f1b`` and ``paper``).
+
+        Args:
+            unit: The plan's.
+            memory: What it should fit.
+            plan: The plan.
+            layer_s: Forward and backward seconds by layer type.
+        """
+        forward_s_t, backward_s_t = layer_s
+        problem = self.placement_problem((unit,), memory)
+        graph = problem.graphs[0]
+        layers = tuple(
+            replace(layer, forward_s=float(forward_s_t[kind]), backward_s=float(backward_s_t[kind]))
+            for layer, kind in zip(graph.layers, self.layer_type_of, strict=True)
+        )
+        return price_plan(replace(problem, graphs=(replace(graph, layers=layers),)), plan)
+
     def layer_graph(self, unit: Unit) -> LayerGraph:
         """The layers as placement sees them, without times."""
-        graph, b = self.graphs[unit.tp], unit.microbatch
+        graph, b = self.graph(unit.cut), unit.microbatch
         return LayerGraph(
             tp=unit.tp,
             microbatch=b,
@@ -160,7 +303,7 @@ class ModelWork:
         )
 
 
-def _policies(modes: tuple[str, ...]) -> tuple[RecomputePolicy, ...]:
+def _policies(modes: tuple[Recompute, ...]) -> tuple[RecomputePolicy, ...]:
     """Every mode allowed: the solver picks stage by stage. Otherwise one mode for the whole model at a time."""
     if set(modes) == set(Recompute):
         return (RecomputePolicy.AUTO,)

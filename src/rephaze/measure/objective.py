@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import cached_property
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,6 +30,7 @@ from rephaze.units import UM2_PER_MM2
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
+AmountT = TypeVar("AmountT", float, Floats)
 
 
 def check_weights(settings: SearchSettings) -> None:
@@ -70,6 +72,11 @@ def combine_on_chip(values: list[float], weights: tuple[float, ...], aggregate: 
     return float(combine(np.array(values)[:, None], weights, aggregate)[0])
 
 
+def idle_j_per_sample(cluster_idle_w: AmountT, batch_s: AmountT, global_batch: int) -> AmountT:
+    """What idling chips of the whole cluster spend on each sample of a batch."""
+    return cluster_idle_w * batch_s / global_batch
+
+
 def chip_usd(chips: ChipTable, hbm_bytes_c: Ints) -> Floats:
     """Dollars of each chip with such a memory: at the 7 nm of the corrected model, whatever limits the area."""
     return chip_cost(chip_area(chips, AreaModel.CORRECTED).total_um2_c, hbm_bytes_c).total_usd_c
@@ -98,7 +105,7 @@ class ChipWorth:
         """No plan is worth more if none is faster than ``batch_s`` and none has less dynamic energy."""
         if not math.isfinite(batch_s):
             return 0.0
-        idle_j = self.cluster_idle_w * batch_s / self.global_batch
+        idle_j = idle_j_per_sample(self.cluster_idle_w, batch_s, self.global_batch)
         return self.of_plan(batch_s, least_energy_per_sample_j + idle_j)
 
 
@@ -153,7 +160,7 @@ class Valuation:
             least_j_mc = np.stack([self._least_j_c(work)[index] for work in works])
             cluster_w_c = self.energy.idle_w_c[index] * settings.scenario.cluster.num_devices
             fits_mc = np.isfinite(batch_s_mc)
-            idle_j_mc = cluster_w_c * np.where(fits_mc, batch_s_mc, 0.0) / global_batch
+            idle_j_mc = idle_j_per_sample(cluster_w_c, np.where(fits_mc, batch_s_mc, 0.0), global_batch)
             value_mc = np.where(fits_mc, 1.0 / (least_j_mc + idle_j_mc), 0.0)
         else:
             value_mc = global_batch / batch_s_mc * self.largest_factor_c[index]

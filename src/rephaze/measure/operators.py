@@ -16,6 +16,7 @@ from rephaze.types.cluster import Cluster
 from rephaze.types.graph import ModelGraph, Op, OpKind
 from rephaze.types.latency import Engine
 from rephaze.types.operator_estimate import OperatorEstimate
+from rephaze.types.scenario import EstimateModelName
 from rephaze.types.space import AreaModel
 
 NEARLY = 0.999
@@ -36,7 +37,7 @@ def estimate_operators(
     """
     model = named_estimate_model(model_name)
     chips = chip_table([chip])
-    area_model = AreaModel.PAPER if model_name == "paper" else AreaModel.CORRECTED
+    area_model = AreaModel.PAPER if model_name == EstimateModelName.PAPER else AreaModel.CORRECTED
     estimator = Estimator(chips, access_energy(chips, area_model), cluster, model)
     found: list[OperatorEstimate] = []
     for number, layer in enumerate(graph.layer_types):

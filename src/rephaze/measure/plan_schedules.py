@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from rephaze.measure.chip_solver import ChipSolver
 from rephaze.measure.layer_problem import layer_problem
-from rephaze.measure.model_work import ModelWork
+from rephaze.measure.model_work import ModelWork, Unit
 from rephaze.schedule.solve import LayerSchedule
 from rephaze.types.chip import Chip
 from rephaze.types.schedule import (
@@ -39,17 +39,27 @@ def block_schedules(
 
 def _of_model(settings: SearchSettings, chip: Chip, plan: ModelPlan, stop: StopSignal) -> list[PassSchedule]:
     # Only the plan's own degree and size: preparing the others would take most of the time.
-    training = replace(settings.scenario.training, tp_degrees=(plan.tp,), microbatches=(plan.microbatch,))
-    scenario = replace(settings.scenario, training=training)
+    scenario = settings.scenario
+    training = replace(
+        scenario.training,
+        tp_degrees=(plan.tp,),
+        microbatches=(plan.microbatch,),
+        sequence_parallel=(plan.sp,),
+        cp_degrees=(plan.cp,),
+        ep_degrees=(plan.ep,),
+        etp_degrees=None if scenario.training.etp_degrees is None else (plan.etp,),
+    )
+    scenario = replace(scenario, training=training)
     work, solver = ModelWork(plan.model, scenario, stop), ChipSolver(chip, scenario, stop=stop)
+    cut = work.cuts[0]
     kind, num_layers = Counter(work.layer_type_of).most_common(1)[0]
     found = []
     for direction, name in enumerate(DIRECTIONS):
-        problem, schedule = _pass(work, solver, plan, kind, direction)
+        problem, schedule = _pass(work, solver, Unit(cut, plan.microbatch, work.units[0].policy), kind, direction)
         found.append(
             PassSchedule(
                 model=plan.model,
-                layer=work.graphs[plan.tp].layer_types[kind].name,
+                layer=work.graph(cut).layer_types[kind].name,
                 direction=name,
                 num_layers=num_layers,
                 tp=plan.tp,
@@ -63,11 +73,12 @@ def _of_model(settings: SearchSettings, chip: Chip, plan: ModelPlan, stop: StopS
 
 
 def _pass(
-    work: ModelWork, solver: ChipSolver, plan: ModelPlan, kind: int, direction: int
+    work: ModelWork, solver: ChipSolver, unit: Unit, kind: int, direction: int
 ) -> tuple[ScheduleProblem, Schedule]:
     began = time.perf_counter()
-    one_pass = work.passes[plan.tp][kind][direction]
-    table = solver.pass_table(work, plan.tp, plan.microbatch, kind, direction)
+    form = solver.fastest_form(work, unit.cut, unit.microbatch, kind)
+    one_pass = work.forms(unit.cut)[form].passes[kind][direction]
+    table = solver.pass_table(work, unit.cut, unit.microbatch, kind, direction, form)
     found = solver.schedule(one_pass, table)
     problem = layer_problem(table, solver.chip, one_pass.graph.edges, solver.exclusion)
     return problem, _schedule(problem, found, time.perf_counter() - began)

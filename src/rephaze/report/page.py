@@ -37,7 +37,7 @@ def paragraph(text: str, css_class: str = "") -> str:
 
 
 def cards(items: Sequence[tuple[str, str]]) -> str:
-    """Figures that stand out: (value, what it is)."""
+    """Numbers that stand out: (value, what it is)."""
     inner = "".join(
         f'<div class="card"><b>{escape(value)}</b><span>{escape(label)}</span></div>' for value, label in items
     )

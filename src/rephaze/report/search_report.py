@@ -217,7 +217,8 @@ def _plans(plans: Sequence[ModelPlan]) -> str:
         ]
         for plan in plans
     ]
-    return table(header, rows) + "".join(_stages(plan) for plan in plans)
+    chosen = "".join(paragraph(f"{plan.model}: {plan.choices}.", "note") for plan in plans if plan.choices)
+    return table(header, rows) + chosen + "".join(_stages(plan) for plan in plans)
 
 
 def _stages(plan: ModelPlan) -> str:

@@ -80,16 +80,6 @@ def lower_bounds(
     return np.where(possible_c, total_c, IMPOSSIBLE_CYCLES)
 
 
-def serial_makespans(structure: ScheduleStructure, table: LatencyTable) -> Ints:
-    """Makespan of every operator one after another in its faster mode, one per chip: a first incumbent.
-
-    ``IMPOSSIBLE_CYCLES`` where some operator can run in no mode.
-    """
-    fastest_oc = _fastest(structure, table)
-    possible_c = (fastest_oc < IMPOSSIBLE_CYCLES).all(axis=0)
-    return np.where(possible_c, fastest_oc.sum(axis=0), IMPOSSIBLE_CYCLES)
-
-
 def _fastest(structure: ScheduleStructure, table: LatencyTable) -> Ints:
     fastest_oc = np.minimum(table.one_core_cycles_oc, table.all_cores_cycles_oc)
     fastest_oc[~structure.takes_time[structure.place]] = 0

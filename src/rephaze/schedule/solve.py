@@ -8,10 +8,8 @@ from __future__ import annotations
 import math
 import time
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from rephaze.schedule.parts import DEFAULT_BACKEND, Effort, Solver, solve_part
 from rephaze.schedule.relaxation import NEVER
@@ -20,9 +18,8 @@ from rephaze.schedule.shares import SHARE_UNITS, share_units
 from rephaze.schedule.structure import Part, ScheduleStructure, compile_structure, series_parts
 from rephaze.schedule.tables import Flags, Floats, Ints, Task
 from rephaze.schedule.tasks import Cores, PartModes, in_ticks, make_task, without_gaps
-from rephaze.types.latency import IMPOSSIBLE_CYCLES, LatencyTable
+from rephaze.types.latency import IMPOSSIBLE_CYCLES
 from rephaze.types.schedule import (
-    Exclusion,
     Mode,
     Schedule,
     ScheduleProblem,
@@ -145,44 +142,6 @@ def schedule_layer(
             bound=tick * found.bound, makespan=tick * found.makespan, start_i=tick * found.start_i, mode_i=mode_i
         )
     return _joined(structure, parts, solutions, cycles_om, takes_time)
-
-
-def schedule_on_chip(
-    structure: ScheduleStructure,
-    table: LatencyTable,
-    chip: int,
-    *,
-    num_tensor_cores: int,
-    num_vector_cores: int,
-    exclusion: Exclusion = Exclusion.ENGINE,
-    time_limit_s: float = 10.0,
-    work_limit: int | None = None,
-    memo: ScheduleMemo | None = None,
-) -> LayerSchedule:
-    """The best schedule of a layer on one chip of a latency table.
-
-    Args:
-        structure: Of the layer's operator graph.
-        table: Its operators on many chips.
-        chip: Which column.
-        num_tensor_cores: Of that chip.
-        num_vector_cores: Of that chip.
-        exclusion: What all-cores operators exclude.
-        time_limit_s: Wall time.
-        work_limit: Work instead of time (``Effort``).
-        memo: Shared among solves, or None.
-    """
-
-    def both(one_oc: NDArray[Any], all_oc: NDArray[Any]) -> NDArray[Any]:
-        return np.stack([one_oc[:, chip], all_oc[:, chip]], axis=1)
-
-    modes = LayerModes(
-        cycles_om=both(table.one_core_cycles_oc, table.all_cores_cycles_oc),
-        hbm_share_om=both(table.one_core_hbm_share_oc, table.all_cores_hbm_share_oc),
-        buffer_share_om=both(table.one_core_buffer_share_oc, table.all_cores_buffer_share_oc),
-    )
-    cores = Cores(num_tensor_cores=num_tensor_cores, num_vector_cores=num_vector_cores, exclusion=exclusion)
-    return schedule_layer(structure, modes, cores, Effort(time_limit_s=time_limit_s, work_limit=work_limit), memo)
 
 
 def solve_problem(

@@ -48,6 +48,11 @@ class SearchProgress:
     num_open: int
     num_solved: int
 
+    @property
+    def gap(self) -> float:
+        """(bound - objective) / objective; infinite before there is an answer."""
+        return (self.bound - self.objective) / self.objective if self.objective else math.inf
+
 
 OnProgress = Callable[[SearchProgress], None]
 

@@ -21,6 +21,7 @@ from rephaze.estimate.vector_weights import lane_ops
 from rephaze.measure.model_work import ModelWork, PassWork
 from rephaze.search.unshared_time import UnsharedTime
 from rephaze.types.chip import ChipTable
+from rephaze.types.cut import GraphCut
 from rephaze.types.graph import OpGraph, OpKind
 from rephaze.types.schedule import Exclusion
 
@@ -30,26 +31,25 @@ Floats = NDArray[np.float64]
 def device_time_batch_s(work: ModelWork, chips: ChipTable, model: EstimateModel, exclusion: Exclusion) -> Floats:
     """A batch time no plan beats, whatever its degrees, depth and microbatch size."""
     least_c: Floats = np.minimum.reduce(
-        [_per_sample_s(work, tp, chips, model, exclusion) for tp in work.tp_degrees]
+        [_per_sample_s(work, cut, chips, model, exclusion) for cut in work.base_cuts]
     )
     return least_c * (work.scenario.training.global_batch / work.scenario.cluster.num_devices)
 
 
 def _per_sample_s(
-    work: ModelWork, tp: int, chips: ChipTable, model: EstimateModel, exclusion: Exclusion
+    work: ModelWork, cut: GraphCut, chips: ChipTable, model: EstimateModel, exclusion: Exclusion
 ) -> Floats:
-    """Seconds of one device that a sample takes at a degree."""
-    graph = work.graphs[tp]
+    """Seconds of one device that a sample takes, cut one way."""
+    graph = work.graph(cut)
     unshared = None
     if not model.has_memory_terms:
         unshared = UnsharedTime(chips, model, work.scenario.cluster, work.microbatches, exclusion)
     per_sample_s = np.zeros(len(chips))
     counts = np.bincount(np.array(graph.layer_type_of), minlength=len(graph.layer_types))
-    for count, kind, passes in zip(counts.tolist(), graph.layer_types, work.passes[tp], strict=True):
-        # Each member of a group does its share, the group together all of it; a layer that is not sharded may
-        # have a stage, and so a device, of its own.
-        members = graph.tp if kind.is_sharded else 1
-        for one_pass in passes:
+    for kind, (count, passes) in enumerate(zip(counts.tolist(), work.passes(cut), strict=True)):
+        # Each member of a group does its share, the group together all of it.
+        members = work.num_members(cut, kind)
+        for one_pass in passes[:2]:
             least_s = unshared.pass_s(one_pass) if unshared else _shared_pass_s(one_pass, chips, work)
             per_sample_s += count * members * least_s
     return per_sample_s

@@ -24,7 +24,6 @@ from rephaze.search.design_search import DesignSearch
 from rephaze.search.device_time import device_time_batch_s
 from rephaze.types.chip import Chip
 from rephaze.types.energy import AccessEnergy
-from rephaze.types.schedule import Exclusion
 from rephaze.types.search import Evaluation, SearchSettings, Unsettled
 from rephaze.types.stopping import UNSTOPPED, StoppedError, StopSignal
 
@@ -45,7 +44,7 @@ class SpaceEvaluator:
         self.census: DesignCensus = enumerate_designs(scenario.space)
         self.works = [ModelWork(name, scenario, stop) for name in settings.models]
         self.model = named_estimate_model(scenario.estimate_model)
-        self.exclusion = Exclusion(scenario.all_cores_excludes)
+        self.exclusion = scenario.all_cores_excludes
         self.memos = Memos()
 
     @cached_property

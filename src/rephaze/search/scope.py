@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from rephaze.types.placement import Recompute
+from rephaze.types.placement import PlacementModel, Recompute
 from rephaze.types.search import Objective, SearchSettings
 from rephaze.types.space import DesignSpace
 from rephaze.units import UM2_PER_MM2
@@ -26,6 +26,25 @@ def designs_scope(space: DesignSpace) -> str:
     return "; ".join(parts)
 
 
+def _full_scope(settings: SearchSettings, listed: Callable[[Sequence[object]], str]) -> list[str]:
+    """The same under cost model ``full``."""
+    training, options = settings.scenario.training, settings.scenario.plans
+    asked = set(training.sequence_parallel)
+    sequence = " with and without sp" if len(asked) > 1 else (" with sp" if True in asked else "")
+    parts = [
+        f"family {options.family} of cost model full",
+        f"tp {listed(training.tp_degrees)}{sequence}, cp {listed(training.cp_degrees)}, "
+        f"ep {listed(training.ep_degrees)} where legal",
+        f"microbatch {listed(training.microbatches)}",
+        f"sharding {listed(options.sharding)} over {listed(options.shard_group)}",
+        f"{listed(options.schedule)} (interleaved over chunks of equal blocks where there are too many cuts)",
+        "what is kept stage by stage" if Recompute.BLOCK in training.recompute else "everything kept",
+    ]
+    if settings.objective is Objective.PER_WATT:
+        parts.append("of each cut and microbatch the fastest, every operator charged in its fastest mode")
+    return parts
+
+
 def plans_scope(settings: SearchSettings) -> str:
     """The plans a model could choose from, in words."""
     training = settings.scenario.training
@@ -33,6 +52,8 @@ def plans_scope(settings: SearchSettings) -> str:
     def listed(values: Sequence[object]) -> str:
         return ", ".join(str(value) for value in values)
 
+    if settings.scenario.placement_model is PlacementModel.FULL:
+        return "; ".join(_full_scope(settings, listed))
     mixed = "stage by stage" if set(training.recompute) == set(Recompute) else "one for all stages"
     parts = [
         f"tp {listed(training.tp_degrees)} where legal",

@@ -21,7 +21,7 @@ from rephaze.types.files import read_mapping, validate
 from rephaze.types.scenario import Scenario
 from rephaze.types.search import Aggregate, Objective, SearchSettings
 
-SCENARIO_SECTIONS = ("space", "cluster", "training")
+SCENARIO_SECTIONS = ("space", "cluster", "training", "plans")
 SCENARIO_FIELDS = ("title", "estimate_model", "placement_model", "all_cores_excludes", "attention")
 AREA_LIMITS = ("area_limit_um2", "area_limit_chip", "area_limit_design")
 

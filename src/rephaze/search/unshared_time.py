@@ -23,13 +23,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rephaze.estimate.collectives import paper_all_reduce_s
-from rephaze.estimate.estimate_model import PAPER_WORD_BYTES, EstimateModel
+from rephaze.estimate.estimate_model import EstimateModel
 from rephaze.estimate.least_work import gemm_sizes, num_macs
 from rephaze.estimate.vector_paper import work_cycles
 from rephaze.measure.model_work import PassWork
 from rephaze.schedule.structure import Part, series_parts
 from rephaze.types.chip import ChipTable
 from rephaze.types.cluster import Cluster
+from rephaze.types.energy import PAPER_WORD_BYTES
 from rephaze.types.graph import GemmDims, Op, OpKind, VectorWork
 from rephaze.types.schedule import Exclusion
 
@@ -39,7 +40,7 @@ Modes = tuple[Floats, Floats]
 """Cycles per sample on one core and on all."""
 
 ROUNDING = 1 - 1e-9
-"""Whole cycles may be this part of a cycle below the figure they were rounded from (``costs.whole_cycles``)."""
+"""Whole cycles may be this part of a cycle below the number they were rounded from (``costs.whole_cycles``)."""
 
 
 class UnsharedTime:

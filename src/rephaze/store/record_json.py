@@ -108,10 +108,16 @@ def _record_codec(kind: type) -> _Codec:
         if field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING
     }
 
+    later = {field.name: _default_of(field) for field in fields if field.metadata.get("added_later")}
+
     def encode(record: Any) -> Json:
         if type(record) is not kind:
             raise TypeError(f"a {kind.__name__} is due, not a {type(record).__name__}")
-        return {name: codec.encode(getattr(record, name)) for name, codec in codecs.items()}
+        return {
+            name: codec.encode(getattr(record, name))
+            for name, codec in codecs.items()
+            if name not in later or getattr(record, name) != later[name]
+        }
 
     def decode(document: Json) -> Any:
         if not isinstance(document, dict):
@@ -129,6 +135,12 @@ def _record_codec(kind: type) -> _Codec:
         return kind(**values)
 
     return _Codec(encode, decode)
+
+
+def _default_of(field: dataclasses.Field[Any]) -> Any:
+    if field.default_factory is not dataclasses.MISSING:
+        return field.default_factory()
+    return field.default
 
 
 def _enum_codec(kind: type[Enum]) -> _Codec:

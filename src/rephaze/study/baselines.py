@@ -15,10 +15,11 @@ from numpy.typing import NDArray
 
 from rephaze.hardware.presets import preset_chip
 from rephaze.hardware.template import build_chips
+from rephaze.measure.rule_plans import PlanRule
 from rephaze.search.bounded_designs import BoundedDesigns
 from rephaze.search.workers.base import InProcess
 from rephaze.study.bayes import minimise, unit_features
-from rephaze.study.chip_metric import ChipMetric, single_chip_cost
+from rephaze.study.chip_metric import ChipMetric, metric_of_chip
 from rephaze.study.yardstick import Yardstick
 from rephaze.types.chip import Chip
 from rephaze.types.comparison import Baseline, ChipAnswer
@@ -78,6 +79,11 @@ def chip_with_expert_plans(yardstick: Yardstick, name: str, chip: Chip) -> Basel
     return _measured(name, chip, yardstick.with_expert_plans)
 
 
+def chip_with_rule_plans(yardstick: Yardstick, name: str, chip: Chip, rule: PlanRule) -> Baseline:
+    """One chip as it is, with what a practitioner's rule gives."""
+    return _measured(name, chip, lambda one: yardstick.with_expert_plans(one, rule))
+
+
 def chip_with_searched_plans(yardstick: Yardstick, name: str, chip: Chip) -> Baseline:
     """One chip as it is, with the best plans."""
     return _measured(name, chip, yardstick.with_searched_plans)
@@ -107,7 +113,7 @@ def search_spotlight_style(
     chips = evaluator.census.chips
 
     def cost(design: int) -> float:
-        return single_chip_cost(evaluator, evaluator.solver(design), metric)
+        return metric_of_chip(evaluator, evaluator.solver(design), metric)
 
     points_kf = unit_features([getattr(chips, name) for name in _FEATURES])
     best, tried = minimise(points_kf, cost, budget, seed)

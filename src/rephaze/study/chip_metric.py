@@ -9,11 +9,9 @@ from __future__ import annotations
 import math
 from enum import StrEnum
 
-import numpy as np
-
 from rephaze.measure.chip_solver import ChipSolver
 from rephaze.measure.model_work import ModelWork
-from rephaze.measure.objective import combine
+from rephaze.measure.objective import combine_on_chip
 from rephaze.search.evaluator import SpaceEvaluator
 from rephaze.types.latency import IMPOSSIBLE_CYCLES
 from rephaze.types.search import Aggregate
@@ -28,20 +26,21 @@ class ChipMetric(StrEnum):
     """Energy-delay product: joules times seconds."""
 
 
-def single_chip_cost(evaluator: SpaceEvaluator, solver: ChipSolver, metric: ChipMetric) -> float:
+def metric_of_chip(evaluator: SpaceEvaluator, solver: ChipSolver, metric: ChipMetric) -> float:
     """The metric of one chip, geometric mean over models; infinite if a layer cannot run."""
     costs = [_model_cost(solver, work, metric) for work in evaluator.works]
     if not all(math.isfinite(cost) for cost in costs):
         return math.inf
-    return float(combine(np.array(costs)[:, None], evaluator.settings.weights, Aggregate.GEOMEAN)[0])
+    return combine_on_chip(costs, evaluator.settings.weights, Aggregate.GEOMEAN)
 
 
 def _model_cost(solver: ChipSolver, work: ModelWork, metric: ChipMetric) -> float:
-    tp, microbatch = min(work.tp_degrees), min(work.scenario.training.microbatches)
+    cut = min(work.base_cuts, key=lambda one: (one.tp, one.ep))
+    microbatch = min(work.scenario.training.microbatches)
     num_cycles, energy_j = 0, 0.0
-    for kind in work.graphs[tp].layer_type_of:
+    for kind in work.layer_type_of:
         for direction in (0, 1):
-            times = solver.pass_times(work, tp, microbatch, kind, direction)
+            times = solver.pass_times(work, cut, microbatch, kind, direction)
             if times.cycles >= IMPOSSIBLE_CYCLES:
                 return math.inf
             num_cycles += times.cycles

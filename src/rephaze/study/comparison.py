@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from rephaze.errors import SpecError
+from rephaze.measure.rule_plans import PlanRule
 from rephaze.search.certificate import DEVICE_TIME, LAYER_BOUNDS
 from rephaze.search.cosearch import SearchProgress, run_search
 from rephaze.search.evaluator import SpaceEvaluator
@@ -18,6 +19,7 @@ from rephaze.study.baselines import (
     TPUV4_EXPERT,
     TPUV4_SEARCHED,
     chip_with_expert_plans,
+    chip_with_rule_plans,
     chip_with_searched_plans,
     search_at_random,
     search_by_area_groups,
@@ -28,6 +30,7 @@ from rephaze.study.chip_metric import ChipMetric
 from rephaze.study.gains import split_gain
 from rephaze.study.yardstick import Yardstick
 from rephaze.types.comparison import Baseline, Comparison, Sharing
+from rephaze.types.placement import PlacementModel
 from rephaze.types.search import SearchResult, SearchSettings, SearchStatus
 
 OnStep = Callable[[str, SearchProgress | None], None]
@@ -141,6 +144,10 @@ def _baselines(yardstick: Yardstick, result: SearchResult, budget: int, on_step:
     found: list[Baseline] = []
     on_step(TPUV4_EXPERT, None)
     found.append(chip_with_expert_plans(yardstick, TPUV4_EXPERT, tpuv4))
+    if settings.scenario.placement_model is PlacementModel.FULL:
+        for rule in PlanRule:
+            on_step(f"tpuv4, {rule}", None)
+            found.append(chip_with_rule_plans(yardstick, f"tpuv4, {rule}", tpuv4, rule))
     on_step(TPUV4_SEARCHED, None)
     found.append(chip_with_searched_plans(yardstick, TPUV4_SEARCHED, tpuv4))
     num_designs = yardstick.evaluator.census.num_designs

@@ -9,7 +9,7 @@ from dataclasses import replace
 from rephaze.search.cosearch import SearchProgress, run_search
 from rephaze.types.checks import check_choice, check_number
 from rephaze.types.cluster import Cluster
-from rephaze.types.scenario import Scenario
+from rephaze.types.scenario import EstimateModelName, Scenario
 from rephaze.types.search import SearchResult, SearchSettings, SearchStatus
 from rephaze.types.sensitivity import ChangedSearch, Sensitivity
 from rephaze.types.space import Template
@@ -76,7 +76,7 @@ KNOBS: dict[str, Knob] = {
 
 def knobs_of(scenario: Scenario) -> tuple[str, ...]:
     """Assumptions that can change anything under a scenario."""
-    has_rates = scenario.estimate_model != "paper"
+    has_rates = scenario.estimate_model is not EstimateModelName.PAPER
     is_flat = len(scenario.cluster.levels) == 1
     left_out = {"inner-links"} if is_flat else set()
     # The paper's cost function has chip-wide rates of its own, whatever the chip's bandwidths are.

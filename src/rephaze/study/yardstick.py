@@ -14,6 +14,7 @@ from rephaze.measure.chip_solver import ChipSolver
 from rephaze.measure.expert_plans import ExpertPlanner
 from rephaze.measure.model_work import Memory, ModelWork, memory_options
 from rephaze.measure.objective import ChipWorth, Valuation, combine_on_chip
+from rephaze.measure.rule_plans import PlanRule
 from rephaze.search.evaluator import SpaceEvaluator
 from rephaze.types.chip import Chip
 from rephaze.types.comparison import ChipAnswer
@@ -61,11 +62,14 @@ class Yardstick:
 
         return self._measured(chip, best)
 
-    def with_expert_plans(self, chip: Chip) -> ChipAnswer:
-        """The chip with the published expert plan of every model."""
+    def with_expert_plans(self, chip: Chip, rule: PlanRule | None = None) -> ChipAnswer:
+        """The chip with the published expert plan of every model, or with what a practitioner's rule gives."""
 
         def expert(solver: ChipSolver, work: ModelWork) -> _Measured:
-            found = self._expert.best_plan(solver, work.name, self.memories(chip))
+            if rule is None:
+                found = self._expert.best_plan(solver, work.name, self.memories(chip))
+            else:
+                found = self._expert.rule_plan(solver, work, rule, self.memories(chip))
             reachable = 0.0
             if found.plan is not None and found.bound_s < found.plan.batch_s:
                 memory = Memory(found.plan.hbm_bytes, chip.hbm_bytes_per_s)

@@ -12,6 +12,9 @@ from numpy.typing import NDArray
 
 FloatColumn = NDArray[np.float64]
 
+PAPER_WORD_BYTES = 2
+"""A word as the paper counts capacities, rates and accesses: one element."""
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class AccessEnergy:

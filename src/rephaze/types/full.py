@@ -6,7 +6,7 @@ have cut the layer. docs/plans.md has the definitions.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from rephaze.types.cluster import Cluster
@@ -111,6 +111,29 @@ class FullGraph:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class FullLimits:
+    """Choices made beforehand; None leaves one to the solver."""
+
+    tp: int | None = None
+    sp: bool | None = None
+    cp: int | None = None
+    ep: int | None = None
+    etp: int | None = None
+    dp: int | None = None
+    pp: int | None = None
+    microbatch: int | None = None
+    order: DeviceOrder | None = None
+    sharding: Sharding | None = None
+    shard_group: int | None = None
+    reshard: bool | None = None
+    schedule: PipelineSchedule | None = None
+    chunks: int | None = None
+    keep: int | None = None
+    """Position of all stages."""
+    family: PlanFamily | None = None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class PlanOptions:
     """What a plan may choose from."""
 
@@ -139,6 +162,12 @@ class FullProblem:
     precision: PrecisionPolicy
     options: PlanOptions
     graphs: tuple[FullGraph, ...]
+    limits: FullLimits | None = None
+    """Only plans with these degrees, order, sharding and schedule."""
+
+    def with_graphs(self, graphs: tuple[FullGraph, ...]) -> FullProblem:
+        """The same problem of other graphs."""
+        return replace(self, graphs=graphs)
 
     def num_microbatches(self, graph: FullGraph) -> int:
         """In a batch; the last may be smaller."""
@@ -209,6 +238,37 @@ class FullTime:
     def total_s(self) -> float:
         """The time of a batch."""
         return self.pipe_s + self.sync_s + self.tied_s + self.step_s + self.regather_s
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class TimeCauses:
+    """What the time of a batch is spent on; the parts add up to it.
+
+    The first four are those of the device that has most to do, all its microbatches.
+    """
+
+    compute_s: float
+    """Forward and backward passes."""
+    replay_s: float
+    """To compute again what was not kept."""
+    messages_s: float
+    """Between stages."""
+    gathers_s: float
+    """What compute waits for weights that are gathered for every pass, and for their gradients."""
+    bubble_s: float
+    """Waiting for other devices, while the pipeline fills and drains."""
+    sync_s: float
+    """Gradients summed once a batch, as far as nothing hides it."""
+    tied_s: float
+    step_s: float
+    regather_s: float
+    """Weights gathered once a batch, as far as nothing hides it."""
+
+    @property
+    def total_s(self) -> float:
+        """The time of a batch."""
+        pipe_s = self.compute_s + self.replay_s + self.messages_s + self.gathers_s + self.bubble_s
+        return pipe_s + self.sync_s + self.tied_s + self.step_s + self.regather_s
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

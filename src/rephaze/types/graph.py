@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
+from math import isqrt
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,12 +63,37 @@ class Gradient(StrEnum):
 
 
 class CollectiveKind(StrEnum):
-    """Communication among the chips of a tensor- (or expert-) parallel group."""
+    """Communication among the chips of a group."""
 
     ALL_REDUCE = "all_reduce"
     ALL_GATHER = "all_gather"
     REDUCE_SCATTER = "reduce_scatter"
     ALL_TO_ALL = "all_to_all"
+    SEND = "send"
+    """Messages to the next chip of a ring while one comes from the previous."""
+
+
+class CommGroup(StrEnum):
+    """Whose chips a collective joins."""
+
+    TP = "tp"
+    CP = "cp"
+    EP = "ep"
+    ETP = "etp"
+    """The chips that share each expert."""
+
+
+class ContextForm(StrEnum):
+    """How attention meets the keys of other chips when the sequence is divided (context parallelism)."""
+
+    NONE = ""
+    """The sequence is not divided."""
+    RING = "ring"
+    """Keys and values go round from neighbour to neighbour, beside the products with those at hand."""
+    GATHER = "gather"
+    """Keys and values of all tokens are gathered first."""
+    ULYSSES = "ulysses"
+    """Tokens are traded for heads: every chip has all tokens of some heads."""
 
 
 class TensorRole(StrEnum):
@@ -140,7 +166,7 @@ class GemmDims:
     shared_rhs: bool
     """The k x n matrix is one for the whole batch (a weight); then batch is 1 and folded into m."""
     num_experts: int = 0
-    """Of a mixture: the batch is its experts, one dimension the tokens each gets on average; else 0."""
+    """Of a mixture: the batch is the chip's experts, one dimension the tokens each gets on average; else 0."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -157,16 +183,28 @@ class AttentionDims:
     causal: bool
     backward: bool
     """The backward pass: five products instead of two (scores are computed again)."""
+    window_len: int = 0
+    """Under a causal mask, the last keys a query sees, its own included; 0: all before it."""
+    num_ring_steps: int = 1
+    """Steps of a ring that this operator does, each with the keys and values of one chip."""
+    num_ring_members: int = 1
+    """Steps of the whole ring, over which the work is spread evenly."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class CollectiveDims:
-    """One collective; the group is the tensor-parallel one."""
+    """One collective over a group of chips."""
 
     kind: CollectiveKind
     payload_bytes: Affine
-    """The full tensor: what every chip holds after an all-reduce or all-gather, before a reduce-scatter."""
+    """The full tensor: what every chip holds after an all-reduce or all-gather, before a reduce-scatter or an
+    all-to-all; of sends, one message."""
     num_members: int
+    group: CommGroup = CommGroup.TP
+    stride: int = 1
+    """Distance of neighbouring members in the order of devices, where tensor parallelism is innermost."""
+    num_messages: int = 1
+    """Of sends, one after the other; else 1."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -253,6 +291,8 @@ class LayerType:
     """What ``saved_input_bytes`` counts."""
     inputs: tuple[Tensor, ...] = ()
     """What ``input_bytes`` counts."""
+    expert_param_bytes: int = 0
+    """The part of ``param_bytes`` held in the experts of a mixture."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -275,10 +315,11 @@ class TiedParameter:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ModelGraph:
-    """A model's training step at one tensor-parallel degree: layers in topological order."""
+    """A model's training step, cut one way over the chips of a replica: layers in topological order."""
 
     name: str
     seq_len: int
+    """Tokens of a sample, whatever cp."""
     dtype: str
     attention: str
     tp: int
@@ -300,3 +341,35 @@ class ModelGraph:
     """Operators were merged as one kernel would run them."""
     made_by: tuple[tuple[str, str], ...] = ()
     """Versions and fingerprints of what the graph was extracted from, as pairs of name and value."""
+    cp: int = 1
+    """Chips over which the sequence is divided."""
+    context_form: ContextForm = ContextForm.NONE
+    ep: int = 1
+    """Groups of chips over which a mixture's experts are dealt out."""
+    etp: int = 1
+    """Chips that share each expert; 1 without experts."""
+    imbalance_factor: float = 1.0
+    """Tokens of the busiest chip's experts over the average; 1 is forced balance."""
+
+    @property
+    def num_experts(self) -> int:
+        """Routed experts of a layer of the whole model; 0 if there are none."""
+        passes = (graph for layer in self.layer_types for graph in (layer.forward, layer.backward))
+        products = (op.gemm for graph in passes for op in graph.ops if op.gemm is not None)
+        return max((product.num_experts for product in products), default=0) * self.ep
+
+    @property
+    def legal_cp(self) -> tuple[int, ...]:
+        """Degrees of context parallelism, ascending: those that divide the sequence."""
+        return divisors(self.seq_len)
+
+    @property
+    def legal_ep(self) -> tuple[int, ...]:
+        """Degrees of expert parallelism, ascending: those that divide the experts; 1 alone without experts."""
+        return divisors(max(self.num_experts, 1))
+
+
+def divisors(number: int) -> tuple[int, ...]:
+    """All divisors of a positive number, ascending."""
+    small = [d for d in range(1, isqrt(number) + 1) if number % d == 0]
+    return tuple(sorted({*small, *(number // d for d in small)}))

@@ -48,11 +48,17 @@ class ModeTable:
     def energy_j(self) -> float:
         """Of the pass: every operator in its fastest mode, of several as fast in the one of least energy.
 
-        A figure of the operators alone. Schedules of one least time choose different modes, and which of them is
+        A number of the operators alone. Schedules of one least time choose different modes, and which of them is
         found first must not decide what a plan is worth.
         """
+        return float(self.energy_j_o.sum())
+
+    @property
+    def energy_j_o(self) -> NDArray[np.float64]:
+        """Of each operator as ``energy_j`` counts it."""
         fastest_om = self.cycles_om == self.cycles_om.min(axis=1, keepdims=True)
-        return float(np.where(fastest_om, self.energy_j_om, np.inf).min(axis=1).sum())
+        found: NDArray[np.float64] = np.where(fastest_om, self.energy_j_om, np.inf).min(axis=1)
+        return found
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

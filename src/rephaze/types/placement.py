@@ -21,6 +21,8 @@ class PlacementModel(StrEnum):
     """The formulas of the ICML 2024 paper's program."""
     ONE_F_ONE_B = "1f1b"
     """Ours: fill and drain by the stages' own loads, every stage's gradients, network levels."""
+    FULL = "full"
+    """Plans as people run them: FSDP, context and expert parallelism, schedules, overlap (docs/plans.md)."""
 
 
 class Recompute(StrEnum):

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 
+from rephaze.types.added_later import ADDED_LATER
 from rephaze.types.cluster import Cluster
+from rephaze.types.full import PlanOptions
 from rephaze.types.graph import AttentionKind
 from rephaze.types.placement import Optimizer, PlacementModel, PrecisionName, Recompute
 from rephaze.types.schedule import Exclusion
@@ -35,6 +37,16 @@ class TrainingSettings:
     """Recompute modes to try; with all of them listed a plan may mix them, stage by stage."""
     optimizer: Optimizer
     precision: PrecisionName
+    sequence_parallel: tuple[bool, ...] = field(default=(False,), metadata=ADDED_LATER)
+    """Whether what tensor parallelism replicates is cut along the sequence; tried where tp is above 1."""
+    cp_degrees: tuple[int, ...] = field(default=(1,), metadata=ADDED_LATER)
+    """Context-parallel degrees to try, where they divide the sequence."""
+    ep_degrees: tuple[int, ...] = field(default=(1,), metadata=ADDED_LATER)
+    """Expert-parallel degrees to try, where they divide a mixture's experts."""
+    etp_degrees: tuple[int, ...] | None = field(default=None, metadata=ADDED_LATER)
+    """How many ways each expert is cut, where that divides tp; None: as everything else, by tp."""
+    imbalance_factor: float = field(default=1.0, metadata=ADDED_LATER)
+    """Tokens of the busiest expert over those of an average one; 1: forced balance."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -52,3 +64,5 @@ class Scenario:
     all_cores_excludes: Exclusion
     """What an operator on all cores keeps from running."""
     attention: AttentionKind
+    plans: PlanOptions = field(default_factory=PlanOptions, metadata=ADDED_LATER)
+    """What plans of cost model ``full`` may choose from; the other models have no such choice."""

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 
+from rephaze.types.added_later import ADDED_LATER
 from rephaze.types.chip import Chip
+from rephaze.types.full import DeviceOrder, PipelineSchedule, Sharding
 from rephaze.types.scenario import Scenario
 
 
@@ -68,6 +70,11 @@ class StagePlan:
     load_s: float
     memory_bytes: float
     recompute: str
+    """A mode; under cost model ``full`` what is kept, in words."""
+    keep: int = field(default=0, metadata=ADDED_LATER)
+    """Under cost model ``full``: the position in its layers' lists of what to keep."""
+    layers: tuple[int, ...] = field(default=(), metadata=ADDED_LATER)
+    """Under cost model ``full``: positions of its layers in the model."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -86,6 +93,38 @@ class ModelPlan:
     """Memory a chip needs to have: the smallest option the plan fits."""
     energy_per_sample_j: float
     stages: tuple[StagePlan, ...]
+    """Stage by stage; of an interleaved plan chunk by chunk."""
+    sp: bool = field(default=False, metadata=ADDED_LATER)
+    cp: int = field(default=1, metadata=ADDED_LATER)
+    ep: int = field(default=1, metadata=ADDED_LATER)
+    etp: int = field(default=1, metadata=ADDED_LATER)
+    order: DeviceOrder = field(default=DeviceOrder.DP_OUTER, metadata=ADDED_LATER)
+    sharding: Sharding = field(default=Sharding.NONE, metadata=ADDED_LATER)
+    shard_group: int = field(default=1, metadata=ADDED_LATER)
+    reshard: bool = field(default=False, metadata=ADDED_LATER)
+    schedule: PipelineSchedule = field(default=PipelineSchedule.ONE_F_ONE_B, metadata=ADDED_LATER)
+    chunks: int = field(default=1, metadata=ADDED_LATER)
+
+    @property
+    def choices(self) -> str:
+        """What it chose beyond tp, dp, pp, microbatch and replay, in words; empty if nothing."""
+        parts = ["sp"] if self.sp else []
+        parts += [f"{name} {value}" for name, value in (("cp", self.cp), ("ep", self.ep)) if value > 1]
+        if self.sharding is not Sharding.NONE:
+            again = ", gathered for every pass" if self.reshard else ""
+            parts.append(f"{self.sharding} sharded over {self.shard_group}{again}")
+        if self.chunks > 1:
+            parts.append(f"{self.schedule} with {self.chunks} chunks a device")
+        elif self.schedule is not PipelineSchedule.ONE_F_ONE_B:
+            parts.append(str(self.schedule))
+        if self.order is not DeviceOrder.DP_OUTER and self.dp > 1 and self.pp > 1:
+            parts.append(str(self.order))
+        return ", ".join(parts)
+
+    @property
+    def num_devices(self) -> int:
+        """In use; under cost models other than ``full`` layers that are not sharded leave some idle."""
+        return self.dp * self.pp * self.tp * self.cp
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

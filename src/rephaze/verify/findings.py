@@ -27,5 +27,5 @@ def checked(name: str, num_checked: int, wrong: Wrong, fine: str) -> Check:
 
 
 def differs(first: float, second: float) -> bool:
-    """Whether two figures of the same quantity disagree by more than rounding."""
+    """Whether two numbers of the same quantity disagree by more than rounding."""
     return not math.isclose(first, second, rel_tol=TOLERANCE)

@@ -67,21 +67,34 @@ class WinnerCheck:
 
     def passes(self, work: ModelWork, plan: ModelPlan) -> list[tuple[DerivedPass, DerivedPass]]:
         """By layer type, the forward and the backward pass at the plan's degree and microbatch."""
-        graph = work.graphs[plan.tp]
+        cut = work.cut_of(plan)
+        assert cut is not None
+        graph = work.graph(cut)
         return [
             (
-                self._pass(work, f"{kind.name} forward", kind.forward, plan.microbatch),
-                self._pass(work, f"{kind.name} backward", kind.backward, plan.microbatch),
+                self.derived(work, f"{kind.name} forward", kind.forward, plan.microbatch),
+                self.derived(work, f"{kind.name} backward", kind.backward, plan.microbatch),
             )
             for kind in graph.layer_types
         ]
 
-    def _pass(self, work: ModelWork, label: str, graph: OpGraph, microbatch: int) -> DerivedPass:
+    def op_figures(self, work: ModelWork, graph: OpGraph, microbatch: int) -> tuple[Floats, Floats]:
+        """Seconds and joules of each operator alone, in its fastest way."""
+        tables = [own.exact(graph, microbatch) for own in self._estimators(work)]
+        problem = schedule_problem(graph, tables, self.chip, self.exclusion)
+        seconds = np.array([min(way.cycles for way in op.ways) / self.chip.clock_hz for op in problem.ops])
+        return seconds, np.array([_energy_j(op) for op in problem.ops])
+
+    def _estimators(self, work: ModelWork) -> list[Estimator]:
         # A memo of its own: nothing the search or another pass computed is used.
-        estimator, *narrower = (
+        return [
             Estimator(chip_table([self.chip]), self.energy, work.scenario.cluster, self.model, GemmMemo(), share)
             for share in ((1.0, HALF) if self.model.has_memory_terms else (1.0,))
-        )
+        ]
+
+    def derived(self, work: ModelWork, label: str, graph: OpGraph, microbatch: int) -> DerivedPass:
+        """One pass, timed and scheduled afresh."""
+        estimator, *narrower = self._estimators(work)
         table = estimator.exact(graph, microbatch)
         tables = [table, *(own.exact(graph, microbatch) for own in narrower)]
         problem = schedule_problem(graph, tables, self.chip, self.exclusion)
@@ -174,7 +187,9 @@ def timed_problem(
     work: ModelWork, plan: ModelPlan, hbm_bytes_per_s: float, passes: list[tuple[DerivedPass, DerivedPass]]
 ) -> PlacementProblem:
     """The placement problem of the plan's unit with the derived times."""
-    unit = Unit(plan.tp, plan.microbatch, RecomputePolicy.AUTO)
+    cut = work.cut_of(plan)
+    assert cut is not None
+    unit = Unit(cut, plan.microbatch, RecomputePolicy.AUTO)
     problem = work.placement_problem((unit,), Memory(plan.hbm_bytes, hbm_bytes_per_s))
     graph = problem.graphs[0]
     layers = tuple(
@@ -214,11 +229,12 @@ def plan_energy_j(
     work: ModelWork, plan: ModelPlan, passes: list[tuple[DerivedPass, DerivedPass]], idle_w: float
 ) -> float:
     """Energy of one sample: every layer on every chip of its group, replays and idle power included."""
-    graph, scenario = work.graphs[plan.tp], work.scenario
+    cut, scenario = work.cut_of(plan), work.scenario
+    assert cut is not None
     modes = [stage.recompute for stage in plan.stages for _ in range(stage.num_layers)]
     parts = []
     for kind, mode in zip(work.layer_type_of, modes, strict=True):
-        members = plan.tp if graph.layer_types[kind].is_sharded else 1
+        members = work.num_members(cut, kind)
         runs = 1 if mode == Recompute.NONE else 2
         parts.append(members * (runs * passes[kind][0].energy_j + passes[kind][1].energy_j))
     idle_j = idle_w * scenario.cluster.num_devices * plan.batch_s / scenario.training.global_batch

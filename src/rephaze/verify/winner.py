@@ -10,20 +10,23 @@ from rephaze.search.evaluator import SpaceEvaluator
 from rephaze.types.search import ModelPlan, SearchResult
 from rephaze.types.verification import Check
 from rephaze.verify.findings import TOLERANCE, Wrong, checked, differs
-from rephaze.verify.rederive import WinnerCheck, plan_energy_j, recorded_plan, timed_problem
+from rephaze.verify.full_winner import derive_full_plan, wrong_full_plan
+from rephaze.verify.rederive import DerivedPass, WinnerCheck, plan_energy_j, recorded_plan, timed_problem
 
 
 def check_winner(evaluator: SpaceEvaluator, result: SearchResult, work: ModelWork, plan: ModelPlan) -> list[Check]:
     """Operators, schedules and plan of one model on the winner."""
     assert result.chip is not None
-    if plan.tp not in work.graphs or plan.microbatch not in work.scenario.training.microbatches:
+    if work.cut_of(plan) is None or plan.microbatch not in work.scenario.training.microbatches:
         said = f"tp {plan.tp}, microbatch {plan.microbatch} are not among the scenario's"
         return [checked(f"{work.name}: plan", len(plan.stages), iter([said]), "")]
     solver = evaluator.chip_solver(result.chip)
-    passes = WinnerCheck(result.chip, solver.energy, evaluator.model, evaluator.exclusion).passes(work, plan)
+    check = WinnerCheck(result.chip, solver.energy, evaluator.model, evaluator.exclusion)
+    if work.is_full:
+        return _check_full_winner(check, work, plan, float(solver.energy.idle_w_c[0]))
+    passes = check.passes(work, plan)
     each = [one for both in passes for one in both]
     problem = timed_problem(work, plan, result.chip.hbm_bytes_per_s, passes)
-    proven = sum(one.is_proven for one in each)
     notes: list[str] = []
 
     def wrong_plan() -> Wrong:
@@ -58,19 +61,38 @@ def check_winner(evaluator: SpaceEvaluator, result: SearchResult, work: ModelWor
         if abs(replay_s - plan.batch_s) > gap_s + TOLERANCE * plan.batch_s:
             yield f"replayed in {replay_s:.9g} s, further than {gap_s:.3g} s from {plan.batch_s:.9g} s"
 
-    wrong_ops = (f"{one.label}: {what}" for one in each for what in one.wrong_ops)
-    wrong_schedules = (f"{one.label}: {what}" for one in each for what in one.wrong_schedule)
-    found = [
-        checked(
-            f"{work.name}: operators", sum(one.num_ops for one in each), wrong_ops, "at or above their bounds"
-        ),
-        checked(f"{work.name}: schedules", len(each), wrong_schedules, f"valid, {proven} of {len(each)} proven"),
-    ]
+    found = _check_passes(work, each)
     wrong = list(_caught(wrong_plan()))
     found.append(
         checked(f"{work.name}: plan", len(plan.stages), iter(wrong), "; ".join(["priced the same", *notes]))
     )
     return found
+
+
+def _check_full_winner(check: WinnerCheck, work: ModelWork, plan: ModelPlan, idle_w: float) -> list[Check]:
+    try:
+        derived = derive_full_plan(check, work, plan, idle_w)
+    except RephazeError as error:
+        return [checked(f"{work.name}: plan", len(plan.stages), iter([str(error)]), "")]
+    notes: list[str] = []
+    wrong = list(wrong_full_plan(work, plan, derived, notes))
+    return [
+        *_check_passes(work, list(derived.passes)),
+        checked(f"{work.name}: plan", len(plan.stages), iter(wrong), "; ".join(["priced the same", *notes])),
+    ]
+
+
+def _check_passes(work: ModelWork, each: list[DerivedPass]) -> list[Check]:
+    """Operators and schedules of every pass."""
+    proven = sum(one.is_proven for one in each)
+    wrong_ops = (f"{one.label}: {what}" for one in each for what in one.wrong_ops)
+    wrong_schedules = (f"{one.label}: {what}" for one in each for what in one.wrong_schedule)
+    return [
+        checked(
+            f"{work.name}: operators", sum(one.num_ops for one in each), wrong_ops, "at or above their bounds"
+        ),
+        checked(f"{work.name}: schedules", len(each), wrong_schedules, f"valid, {proven} of {len(each)} proven"),
+    ]
 
 
 def _caught(wrong: Wrong) -> Wrong:

@@ -77,7 +77,37 @@ def layer_type(
         saved=saved,
         saved_inputs=saved_inputs,
         inputs=inputs,
+        expert_param_bytes=_expert_bytes(forward, parameters),
     )
+
+
+def expert_modules(graph: OpGraph) -> frozenset[str]:
+    """Modules of a pass whose products are those of experts."""
+    return frozenset(op.module for op in graph.ops if op.gemm is not None and op.gemm.num_experts)
+
+
+def expert_parameters(graph: OpGraph) -> frozenset[str]:
+    """Names of the parameters that a forward pass reads as experts' weights, or looks up by expert as biases."""
+    modules = expert_modules(graph)
+    if not modules:
+        return frozenset()
+    readers = [
+        op
+        for op in graph.ops
+        if op.module in modules and (op.kind is OpKind.GATHER or (op.gemm is not None and op.gemm.num_experts))
+    ]
+    read = [graph.tensors[t] for op in readers for t in op.inputs]
+    return frozenset(t.storage or t.name for t in read if t.role is TensorRole.PARAMETER)
+
+
+def is_one_of(parameter: str, names: frozenset[str]) -> bool:
+    """Whether a parameter of a layer, named from the model's root, is one of these, named from the layer's."""
+    return parameter in names or any(parameter.endswith(f".{name}") for name in names)
+
+
+def _expert_bytes(forward: OpGraph, parameters: tuple[Tensor, ...]) -> int:
+    names = expert_parameters(forward)
+    return sum(t.num_bytes.const for t in parameters if is_one_of(t.name, names)) if names else 0
 
 
 def _measured(op: Op, tensors: tuple[Tensor, ...]) -> Op:
@@ -85,14 +115,16 @@ def _measured(op: Op, tensors: tuple[Tensor, ...]) -> Op:
     if op.kind is OpKind.VIEW:
         return _with_sizes(op, elements, ZERO, ZERO, 0)
     if op.collective is not None:
-        payload = op.collective.payload_bytes
-        return _with_sizes(op, elements, payload, payload, 0)
+        moved = op.collective.payload_bytes.times(op.collective.num_messages)
+        return _with_sizes(op, elements, moved, moved, 0)
     reads = [(tensors[t], _bytes_read(op, tensors[t])) for t in op.inputs]
+    # Every step of a ring reads queries, keys and values anew and adds to the result.
+    num_times = op.attention.num_ring_steps if op.attention is not None else 1
     return _with_sizes(
         op,
         elements,
-        total(size for _, size in reads),
-        total(tensors[t].num_bytes for t in op.outputs),
+        total(size for _, size in reads).times(num_times),
+        total(tensors[t].num_bytes for t in op.outputs).times(num_times),
         sum(size.const for tensor, size in reads if tensor.role is TensorRole.PARAMETER),
     )
 

@@ -46,6 +46,17 @@ _KINDS = {member.value: member for member in OpKind}
 _GRADIENTS = {member.value: member for member in Gradient}
 _SPLITS = {member.value: member for member in Split}
 
+_ATTENTION_KEYS = (
+    "num_heads",
+    "num_kv_heads",
+    "query_len",
+    "key_len",
+    "head_dim",
+    "value_dim",
+    "causal",
+    "backward",
+)
+
 Plain = dict[str, object]
 """An entry as JSON writes it."""
 
@@ -126,7 +137,9 @@ def _gemm_to_plain(dims: GemmDims) -> Plain:
 
 
 def _attention_to_plain(dims: AttentionDims) -> Plain:
-    plain: Plain = {key: getattr(dims, key) for key in AttentionDims.__slots__ if key != "batch"}
+    plain: Plain = {key: getattr(dims, key) for key in _ATTENTION_KEYS}
+    if dims.window_len:
+        plain["window_len"] = dims.window_len
     return plain | {"batch": size_to_plain(dims.batch)}
 
 
@@ -272,4 +285,5 @@ def _attention_from_plain(plain: AttentionEntry) -> AttentionDims:
         value_dim=plain["value_dim"],
         causal=plain["causal"],
         backward=plain["backward"],
+        window_len=plain.get("window_len", 0),
     )

@@ -21,7 +21,7 @@ FORMAT = "rephaze.graph/1"
 
 
 def write_graph(graph: ModelGraph, path: Path) -> None:
-    """Write a graph at tp = 1; equal graphs give equal bytes."""
+    """Write a graph that is not cut; equal graphs give equal bytes."""
     text = graph_to_json(graph)
     data = (text + "\n").encode()
     path.write_bytes(gzip.compress(data, compresslevel=9, mtime=0) if path.suffix == ".gz" else data)
@@ -31,6 +31,8 @@ def graph_to_json(graph: ModelGraph) -> str:
     """The text of a graph file."""
     if graph.tp != 1 or graph.is_fused:
         raise SpecError("graph", graph.name, "must be at tp 1 and not fused to be written")
+    if graph.cp != 1 or graph.ep != 1:
+        raise SpecError("graph", graph.name, "must be at cp 1 and ep 1 to be written")
     document = {
         "format": FORMAT,
         "name": graph.name,

@@ -55,6 +55,7 @@ class AttentionEntry(_Strict):
     value_dim: Positive
     causal: bool
     backward: bool
+    window_len: NotRequired[Count]
 
 
 class OpEntry(_Strict):

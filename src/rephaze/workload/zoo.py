@@ -28,6 +28,9 @@ ZOO_NAMES = (
     "mixtral-8x7b",
     "t5-large",
     "vit-large",
+    "deepseek-v3",
+    "qwen3-235b-a22b",
+    "gpt-oss-120b",
 )
 _GRAPH_SUFFIXES = (".json", ".gz")
 

@@ -7,7 +7,8 @@ from dataclasses import asdict, replace
 import pytest
 
 import rephaze
-from rephaze.api.chips import chip_facts, known_chips
+from rephaze.api.chip_facts import chip_facts
+from rephaze.api.chips import known_chips
 from rephaze.api.operators import map_gemms
 from rephaze.api.plans import place_problems
 from rephaze.api.problem_files import BadProblem

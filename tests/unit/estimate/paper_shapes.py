@@ -1,4 +1,4 @@
-"""The paper's vector formulas on the shapes its program has: to set its figures beside ours.
+"""The paper's vector formulas on the shapes its program has: to set its numbers beside ours.
 
 Tables of a graph use ``vector_paper``, which takes recorded vector work; here an operator is given by its output
 and its operands, forward and backward by one name. Both read the same weights.

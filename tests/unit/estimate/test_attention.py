@@ -43,7 +43,29 @@ def test_a_causal_query_meets_half_the_keys_and_half_a_block(key_len, expected):
 
 def test_two_products_forward_and_five_backward():
     assert attention_macs(DIMS, 3) == 3 * SCORES * 2 * 8
-    assert attention_macs(replace(DIMS, backward=True, value_dim=16), 1) == SCORES * (2 * 8 + 3 * 16)
+    # Scores again and gradients of queries and keys; gradients of scores and of values.
+    assert attention_macs(replace(DIMS, backward=True, value_dim=16), 1) == SCORES * (3 * 8 + 2 * 16)
+
+
+@pytest.mark.parametrize("key_len", [128, 1024, 4096, 4100])
+@pytest.mark.parametrize("window_len", [1, 64, 128, 129, 1000, 5000])
+def test_a_query_in_a_window_meets_the_blocks_that_the_window_touches(key_len, window_len):
+    found = computed_keys(replace(DIMS, key_len=key_len, causal=True, window_len=window_len))
+    # Row by row: the blocks from the first key that the block's first query sees to the block itself.
+    met = []
+    for row in range(key_len):
+        block = row // 128
+        first = max(0, block * 128 - window_len + 1) // 128
+        met.append(128 * (block - first + 1))
+    assert found == pytest.approx(sum(met) / key_len, rel=0.01)
+    assert found <= computed_keys(replace(DIMS, key_len=key_len, causal=True))
+
+
+def test_steps_of_a_ring_share_the_keys():
+    for dims in (DIMS, replace(DIMS, causal=True, key_len=1024), replace(DIMS, causal=True, window_len=3)):
+        parts = [replace(dims, num_ring_steps=steps, num_ring_members=4) for steps in (3, 1)]
+        assert sum(map(computed_keys, parts)) == pytest.approx(computed_keys(dims))
+        assert computed_keys(parts[0]) == pytest.approx(3 * computed_keys(parts[1]))
 
 
 def test_lanes_do_the_softmax_and_backward_the_exponentials_again():

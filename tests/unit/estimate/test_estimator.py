@@ -1,13 +1,25 @@
 """Tables of whole graphs, by hand on a chip of round numbers."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from rephaze.estimate.estimate_model import DEFAULT, PAPER
 from rephaze.estimate.estimator import Estimator, _whole_ticks, engine_of
 from rephaze.types.chip import chip_table
-from rephaze.types.cluster import flat_cluster
-from rephaze.types.graph import Affine, CollectiveDims, CollectiveKind, GemmDims, Op, OpGraph, OpKind, VectorWork
+from rephaze.types.cluster import Cluster, NetworkLevel, flat_cluster
+from rephaze.types.graph import (
+    Affine,
+    CollectiveDims,
+    CollectiveKind,
+    CommGroup,
+    GemmDims,
+    Op,
+    OpGraph,
+    OpKind,
+    VectorWork,
+)
 from rephaze.types.latency import IMPOSSIBLE_CYCLES, Engine
 
 UNIT_J = 2.0**-40
@@ -110,3 +122,37 @@ def test_a_collective_takes_the_link_and_passes_hbm_twice(estimator):
         found = table(estimator, model, all_reduce(10**6))
         assert found.one_core_cycles_oc[0, 0] == found.all_cores_cycles_oc[0, 0] == 1_500_000
         assert found.all_cores_j_oc[0, 0] == (1.5e6 * 13 + hbm_bytes * 11) * UNIT_J
+
+
+@pytest.mark.parametrize("model", [DEFAULT, PAPER])
+def test_messages_of_a_ring_follow_one_another(estimator, model):
+    dims = CollectiveDims(
+        kind=CollectiveKind.SEND, payload_bytes=Affine(10**6), num_members=4, group=CommGroup.CP, num_messages=3
+    )
+    found = table(estimator, model, op(OpKind.COLLECTIVE, "send", collective=dims))
+    hbm_bytes = 6e6 if model is DEFAULT else 0.0
+    assert engine_of(op(OpKind.COLLECTIVE, collective=dims)) is Engine.LINK
+    assert found.one_core_cycles_oc[0, 0] == found.all_cores_cycles_oc[0, 0] == 3_000_000
+    assert found.all_cores_j_oc[0, 0] == (3e6 * 13 + hbm_bytes * 11) * UNIT_J
+    graph = OpGraph(ops=(op(OpKind.COLLECTIVE, "send", collective=dims),), edges=())
+    assert estimator(model).bound(graph, 1).all_cores_cycles_oc[0, 0] == 3_000_000
+
+
+def test_collectives_that_differ_in_their_group_alone_are_priced_apart(chip, energy_of):
+    nodes = Cluster(
+        num_devices=8,
+        levels=(
+            NetworkLevel(num_devices=4, bytes_per_s=4e9),
+            NetworkLevel(num_devices=8, bytes_per_s=1e9),
+        ),
+    )
+    found = Estimator(chip_table([chip]), energy_of(1, UNIT_J), nodes, DEFAULT)
+    near = CollectiveDims(
+        kind=CollectiveKind.ALL_TO_ALL, payload_bytes=Affine(4 * 10**6), num_members=2, group=CommGroup.EP
+    )
+    ops = tuple(
+        op(OpKind.COLLECTIVE, f"stride {stride}", collective=replace(near, stride=stride)) for stride in (1, 2, 4)
+    )
+    cycles = found.exact(OpGraph(ops=ops, edges=()), 1).all_cores_cycles_oc[:, 0]
+    # Half of it to the other member, inside a node or across.
+    assert cycles.tolist() == [500_000, 500_000, 2_000_000]

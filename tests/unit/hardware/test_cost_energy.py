@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from rephaze.errors import SpecError
-from rephaze.hardware.cost import chip_cost, cluster_cost_usd
+from rephaze.hardware.cost import chip_cost
 from rephaze.hardware.energy import access_energy, full_power, paper_sram_pj
 from rephaze.hardware.presets import preset_chip
 from rephaze.types.chip import chip_table
@@ -23,11 +23,10 @@ def test_die_cost_of_three_worked_dies(area_mm2, node_nm, dies, good, usd):
     assert cost.die_usd_c[0] == pytest.approx(usd, rel=0.01)
 
 
-def test_memory_and_cluster_cost():
+def test_memory_cost():
     cost = chip_cost(np.array([300e6]), np.array([32 * GIB]))
     assert cost.hbm_usd_c[0] == 32 * 7
     assert cost.total_usd_c[0] == cost.die_usd_c[0] + cost.hbm_usd_c[0]
-    assert cluster_cost_usd(float(cost.total_usd_c[0]), 1024) == 1024 * cost.total_usd_c[0]
 
 
 def test_a_die_larger_than_the_wafer_costs_infinitely_much():

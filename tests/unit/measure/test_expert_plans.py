@@ -6,8 +6,10 @@ import pytest
 
 from rephaze.hardware.presets import preset_chip
 from rephaze.measure import expert_plans
-from rephaze.measure.expert_plans import ExpertPlanner, expert_degrees, split_evenly
+from rephaze.measure.even_stages import split_evenly
+from rephaze.measure.expert_plans import ExpertPlanner, expert_degrees
 from rephaze.measure.model_work import Memory, ModelWork
+from rephaze.measure.stage_planner import StagePlanner
 from rephaze.search.evaluator import SpaceEvaluator
 from rephaze.search.settings import resolve_settings
 from rephaze.types.comparison import ExpertDegrees
@@ -94,7 +96,7 @@ def test_the_fastest_form_that_fits_is_taken(evaluator, solver):
             microbatch=unit.microbatch,
             stages=tuple(PlannedStage(layers=layers, recompute=mode) for layers in stages),
         )
-        priced = solver.priced(work, unit, memory, plan)
+        priced = StagePlanner(solver, work, unit, memory).priced(plan)
         if priced.fits:
             by_hand.append(priced.batch_s)
     assert answer.reason == ""

@@ -7,6 +7,7 @@ from rephaze.measure.plan_schedules import block_schedules
 from rephaze.schedule.validate import find_violations
 from rephaze.search.evaluator import SpaceEvaluator
 from rephaze.search.settings import resolve_settings
+from rephaze.types.cut import GraphCut
 from rephaze.types.search import Certificate, ModelPlan, SearchResult, SearchStatus
 
 CERTIFICATE = Certificate(
@@ -62,9 +63,9 @@ def test_schedules_are_valid_and_as_long_as_the_search_took_them_to_be(settings)
     kind = max(set(work.layer_type_of), key=work.layer_type_of.count)
     for direction, one in enumerate(found):
         assert find_violations(one.problem, one.schedule) == []
-        assert one.schedule.makespan_cycles == solver.pass_times(work, 2, 2, kind, direction).cycles
+        assert one.schedule.makespan_cycles == solver.pass_times(work, GraphCut(tp=2), 2, kind, direction).cycles
         assert one.num_layers == work.layer_type_of.count(kind) == 24
-        assert one.layer == work.graphs[2].layer_types[kind].name
+        assert one.layer == work.graph(GraphCut(tp=2)).layer_types[kind].name
 
 
 def test_without_a_chip_there_is_no_schedule(settings):

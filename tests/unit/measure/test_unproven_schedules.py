@@ -40,9 +40,9 @@ def loosened(monkeypatch):
     whole = ChipSolver.pass_times
 
     def loosen(picked=lambda _tp, _microbatch, _direction: True):
-        def pass_times(self, work, tp, microbatch, kind, direction, *, hurried=False):
-            found = whole(self, work, tp, microbatch, kind, direction, hurried=hurried)
-            if not picked(tp, microbatch, direction):
+        def pass_times(self, work, cut, microbatch, kind, direction, *, hurried=False):
+            found = whole(self, work, cut, microbatch, kind, direction, hurried=hurried)
+            if not picked(cut.tp, microbatch, direction):
                 return found
             return replace(found, bound_cycles=math.floor(PART * found.cycles))
 
@@ -57,8 +57,8 @@ def as_short_as_bounds(monkeypatch):
     whole = ChipSolver.pass_times
 
     def shorten():
-        def pass_times(self, work, tp, microbatch, kind, direction, *, hurried=False):
-            found = whole(self, work, tp, microbatch, kind, direction, hurried=hurried)
+        def pass_times(self, work, cut, microbatch, kind, direction, *, hurried=False):
+            found = whole(self, work, cut, microbatch, kind, direction, hurried=hurried)
             cycles = math.floor(PART * found.cycles)
             return replace(found, cycles=cycles, bound_cycles=cycles)
 
@@ -181,8 +181,8 @@ def test_a_chip_that_cannot_run_a_layer_is_infeasible_not_slow(monkeypatch):
 
     whole = ChipSolver.pass_times
 
-    def pass_times(self, work, tp, microbatch, kind, direction, *, hurried=False):
-        found = whole(self, work, tp, microbatch, kind, direction, hurried=hurried)
+    def pass_times(self, work, cut, microbatch, kind, direction, *, hurried=False):
+        found = whole(self, work, cut, microbatch, kind, direction, hurried=hurried)
         return replace(found, cycles=IMPOSSIBLE_CYCLES, bound_cycles=IMPOSSIBLE_CYCLES)
 
     monkeypatch.setattr(ChipSolver, "pass_times", pass_times)

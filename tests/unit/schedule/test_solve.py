@@ -7,11 +7,11 @@ import pytest
 from rephaze.errors import SpecError
 from rephaze.schedule.parts import Effort, Solver
 from rephaze.schedule.problem_file import FORMAT, problem_from
-from rephaze.schedule.solve import LayerModes, ScheduleMemo, schedule_layer, schedule_on_chip, solve_problem
+from rephaze.schedule.solve import LayerModes, ScheduleMemo, schedule_layer, solve_problem
 from rephaze.schedule.structure import compile_structure
 from rephaze.schedule.tasks import Cores
 from rephaze.schedule.validate import find_violations
-from rephaze.types.latency import IMPOSSIBLE_CYCLES, Engine, LatencyTable
+from rephaze.types.latency import IMPOSSIBLE_CYCLES, Engine
 from rephaze.types.schedule import Exclusion, Mode, ScheduleOp, ScheduleProblem, ScheduleStatus
 from rephaze.types.stopping import UNSTOPPED, StoppedError, StopSignal
 
@@ -158,28 +158,6 @@ def test_the_memo_serves_chips_that_differ_only_in_cores_beyond_use():
     assert len({answer.makespan_cycles for answer in found}) == 1
     solve(1)
     assert len(memo) == 2
-
-
-def test_a_column_of_a_latency_table_is_that_chip():
-    structure = compile_structure([T, V], [(0, 1)])
-    zero = np.zeros((2, 2))
-    table = LatencyTable(
-        op_names=("a", "b"),
-        engines=(T, V),
-        one_core_cycles_oc=np.array([[10, 20], [5, 6]], dtype=np.int64),
-        all_cores_cycles_oc=np.array([[12, 15], [9, 9]], dtype=np.int64),
-        one_core_j_oc=zero,
-        all_cores_j_oc=zero,
-        one_core_hbm_share_oc=zero,
-        all_cores_hbm_share_oc=zero,
-        one_core_buffer_share_oc=zero,
-        all_cores_buffer_share_oc=zero,
-    )
-    spans = [
-        schedule_on_chip(structure, table, chip, num_tensor_cores=2, num_vector_cores=2).makespan_cycles
-        for chip in (0, 1)
-    ]
-    assert spans == [15, 21]
 
 
 @pytest.mark.parametrize("rule", list(Exclusion))

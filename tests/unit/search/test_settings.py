@@ -23,6 +23,7 @@ from rephaze.types.search import Aggregate, Objective, SearchSettings
 from rephaze.workload.zoo import load_model
 
 DEFAULT_TOML = files("rephaze.hardware").joinpath("data", "scenarios", "default.toml").read_text("utf-8")
+FULL_TOML = files("rephaze.hardware").joinpath("data", "scenarios", "full.toml").read_text("utf-8")
 WITHOUT_SPACE = (
     'space = "text"\n' + DEFAULT_TOML.split("[space]")[0] + "[cluster]" + DEFAULT_TOML.split("[cluster]")[1]
 )
@@ -195,11 +196,12 @@ def in_toml(section, field, value):
     return (f"[{section}]\n" if section else "") + f"{field} = {json.dumps(value)}\n"
 
 
-def in_default_scenario(section, field, value):
-    """The scenario file that ships, with one field changed or added."""
+def in_shipped_scenario(section, field, value):
+    """A scenario file that ships and has such a section, with one field changed or added."""
+    whole = FULL_TOML if section == "plans" else DEFAULT_TOML
     line = f"{field} = {json.dumps(value)}"
-    text, num_found = re.subn(rf"^{field} = .*$", line, DEFAULT_TOML, flags=re.MULTILINE)
-    return text if num_found else DEFAULT_TOML.replace(f"[{section}]\n", f"[{section}]\n{line}\n")
+    text, num_found = re.subn(rf"^{field} = .*$", line, whole, flags=re.MULTILINE)
+    return text if num_found else whole.replace(f"[{section}]\n", f"[{section}]\n{line}\n")
 
 
 def check_says_it_all(error, source, section, field, value, choices):
@@ -234,7 +236,7 @@ def test_a_wrong_choice_in_a_run_file_is_one_line(tmp_path, section, field, valu
 @pytest.mark.parametrize(("section", "field", "value", "choices"), [row for row in CHOICES if row[0] != "search"])
 def test_a_wrong_choice_in_a_scenario_file_is_one_line(tmp_path, section, field, value, choices):
     path = tmp_path / "mine.toml"
-    path.write_text(in_default_scenario(section, field, value))
+    path.write_text(in_shipped_scenario(section, field, value))
     for read in (load_scenario, lambda name: resolve_settings(("gpt2-xl",), scenario=name, changes={"space": {}})):
         with pytest.raises(SpecError) as caught:
             read(str(path))

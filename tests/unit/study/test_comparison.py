@@ -21,7 +21,7 @@ from rephaze.study.baselines import (
     search_spotlight_style,
     tpuv4_of,
 )
-from rephaze.study.chip_metric import ChipMetric, single_chip_cost
+from rephaze.study.chip_metric import ChipMetric, metric_of_chip
 from rephaze.study.comparison import RecordedRun, common_run, compare_baselines, own_settings
 from rephaze.study.gains import chips_between, split_gain
 from rephaze.study.yardstick import Yardstick
@@ -136,7 +136,7 @@ def test_random_search_is_the_best_of_what_it_drew_and_repeats(paper):
 def test_spotlight_style_with_every_chip_tried_is_the_best_single_chip(paper, metric):
     evaluator = paper.evaluator
     num_designs = evaluator.census.num_designs
-    costs = [single_chip_cost(evaluator, evaluator.solver(design), metric) for design in range(num_designs)]
+    costs = [metric_of_chip(evaluator, evaluator.solver(design), metric) for design in range(num_designs)]
     expert, searched = search_spotlight_style(paper, metric, 1000, seed=0)
     want = evaluator.census.chips.chip(int(np.argmin(costs)))
     assert expert.answer.chip == searched.answer.chip == want

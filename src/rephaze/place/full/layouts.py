@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from rephaze.place.full.groups import PlanGroups
+from rephaze.place.full.limits import is_within
 from rephaze.types.full import (
     DeviceOrder,
     FullGraph,
@@ -86,7 +87,14 @@ class Layout:
 
 
 def layouts(problem: FullProblem, graph: FullGraph) -> Iterator[Layout]:
-    """Every legal one of a graph that the problem's options and family allow."""
+    """Every legal one of a graph that the problem's options, their limits and family allow."""
+    limits = problem.limits
+    for layout in _all_layouts(problem, graph):
+        if limits is None or is_within(limits, layout):
+            yield layout
+
+
+def _all_layouts(problem: FullProblem, graph: FullGraph) -> Iterator[Layout]:
     for dp in _replicas(problem, graph):
         for pp in range(1, len(graph.layers) + 1):
             num_used = dp * pp * graph.stage_width

@@ -1,4 +1,4 @@
-"""A time no plan of a layout beats, in closed form: docs/proof.md, section 6, has a lemma for each line.
+"""A time no plan of a layout beats, in closed form (docs/proof.md, 5.8).
 
 Nothing here knows of a cut. What is known of every cut: layers, their link times and their state add up, so the
 slowest of pp stages has no less than a pp-th; some stage has its share of equal layers, rounded up; transfers hide

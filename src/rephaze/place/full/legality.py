@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from rephaze.errors import SpecError
@@ -17,6 +18,8 @@ from rephaze.types.full import FullGraph, FullLayer, FullPlan, FullProblem, Pipe
 
 GRAPH_FIELDS = ("tp", "cp", "ep", "etp", "sp", "microbatch")
 """What tells the graphs of a problem apart."""
+MOST_LISTED = 8
+"""Legal values that a message lists."""
 
 
 def check_graph(field: str, graph: FullGraph) -> None:
@@ -78,6 +81,11 @@ def graph_of_plan(problem: FullProblem, asked: dict[str, Any]) -> FullGraph:
     return problem.graphs[known.index(wanted)]
 
 
+def graph_like(problem: FullProblem, plan: FullPlan) -> FullGraph:
+    """The graph of a plan of the problem."""
+    return graph_of_plan(problem, {field: getattr(plan, field) for field in GRAPH_FIELDS})
+
+
 def check_plan(problem: FullProblem, graph: FullGraph, plan: FullPlan) -> None:
     """Raise unless the plan is legal; it may lie outside the problem's options and family."""
     count = problem.num_microbatches(graph)
@@ -99,33 +107,58 @@ def check_plan(problem: FullProblem, graph: FullGraph, plan: FullPlan) -> None:
             dp for dp in range(1, min(count, problem.cluster.num_devices) + 1) if are_experts_legal(graph, dp)
         ]
         rule = f"ep {plan.ep} times etp {plan.etp} devices must be whole factors of tp, cp and dp"
-        fix = f"legal dp: {', '.join(map(str, legal[:8]))}" if legal else "choose another ep"
+        fix = f"legal dp: {_some(legal)}" if legal else "choose another ep"
         raise SpecError("plan.ep", plan.ep, rule, fix)
     _check_stages(graph, plan)
 
 
 def _check_schedule(problem: FullProblem, graph: FullGraph, plan: FullPlan) -> None:
     if plan.schedule is PipelineSchedule.INTERLEAVED:
-        if not are_chunks_legal(problem, graph, plan.dp, plan.pp, plan.chunks):
-            per_replica = -(-problem.num_microbatches(graph) // plan.dp)
-            rule = (
-                f"interleaved needs pp of 2 or more, 2 or more chunks, and microbatches of a replica, "
-                f"{per_replica}, that are a multiple of pp, {plan.pp}"
-            )
-            raise SpecError("plan.chunks", plan.chunks, rule)
+        _check_chunks(problem, graph, plan)
     elif plan.chunks != 1:
         raise SpecError("plan.chunks", plan.chunks, f"must be 1 for {plan.schedule}", "interleaved takes chunks")
     if plan.schedule is PipelineSchedule.ZERO_BUBBLE:
         if plan.pp < LEAST_ZERO_BUBBLE_STAGES:
             rule = f"needs {LEAST_ZERO_BUBBLE_STAGES} or more stages"
-            raise SpecError("plan.schedule", str(plan.schedule), rule, "1f1b, or another cut")
+            raise SpecError("plan.schedule", str(plan.schedule), rule, "1f1b at one stage, or another cut")
         if plan.is_gathering:
             rule = "cannot be together with weights gathered for every pass"
-            raise SpecError("plan.schedule", plan.schedule, rule, "reshard false, or another schedule")
+            fix = "reshard false, or schedule 1f1b or interleaved"
+            raise SpecError("plan.schedule", str(plan.schedule), rule, fix)
         if not has_split_backward(graph):
             names = [layer.name for layer in graph.layers if layer.weight_backward_s is None]
             rule = f"needs weight_backward_s in every layer; {len(names)} have none: {', '.join(names[:4])}"
-            raise SpecError("plan.schedule", plan.schedule, rule)
+            fix = "give it, 0 is allowed; or schedule 1f1b or interleaved"
+            raise SpecError("plan.schedule", str(plan.schedule), rule, fix)
+
+
+def _check_chunks(problem: FullProblem, graph: FullGraph, plan: FullPlan) -> None:
+    if are_chunks_legal(problem, graph, plan.dp, plan.pp, plan.chunks):
+        return
+    if plan.chunks < 2:
+        rule = "interleaved needs 2 or more chunks a device"
+        raise SpecError("plan.chunks", plan.chunks, rule, "one chunk a device is schedule 1f1b")
+    if plan.pp < 2:
+        rule = f"interleaved needs pp of 2 or more, {len(plan.stages)} stages make pp {plan.pp}"
+        raise SpecError("plan.chunks", plan.chunks, rule, "fewer chunks, or schedule 1f1b")
+    count = problem.num_microbatches(graph)
+    per_replica = -(-count // plan.dp)
+    rule = (
+        f"interleaved needs microbatches of a replica that are a multiple of pp, {plan.pp}; "
+        f"dp {plan.dp} leaves {per_replica} of {count}"
+    )
+    degrees = [pp for pp in range(2, min(per_replica, len(graph.layers) // 2) + 1) if per_replica % pp == 0]
+    most = min(count, problem.cluster.num_devices // (plan.pp * graph.stage_width))
+    replicas = [dp for dp in range(1, most + 1) if -(-count // dp) % plan.pp == 0]
+    raise SpecError(
+        "plan.chunks", plan.chunks, rule, f"legal pp: {_some(degrees)}; or legal dp: {_some(replicas)}"
+    )
+
+
+def _some(values: Sequence[int]) -> str:
+    """The first few of the legal values."""
+    more = ", ..." if len(values) > MOST_LISTED else ""
+    return (", ".join(map(str, values[:MOST_LISTED])) + more) or "none"
 
 
 def _check_sharding(plan: FullPlan) -> None:

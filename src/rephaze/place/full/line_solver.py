@@ -117,6 +117,27 @@ class LineSolver:
         return layout.plan(graph, stages)
 
 
+def _wanted(problem: FullProblem) -> Wanted:
+    """Choices made beforehand, as codes."""
+    limits = problem.limits
+    if limits is None:
+        return Wanted()
+
+    def code(value: int | None) -> int:
+        return -1 if value is None else int(value)
+
+    return Wanted(
+        dp=code(limits.dp),
+        pp=code(limits.pp),
+        is_dp_outer=-1 if limits.order is None else int(limits.order is DeviceOrder.DP_OUTER),
+        sharding=-1 if limits.sharding is None else tuple(Sharding).index(limits.sharding),
+        shard_group=code(limits.shard_group),
+        reshard=code(limits.reshard),
+        schedule=-1 if limits.schedule is None else SCHEDULES[limits.schedule],
+        chunks=code(limits.chunks),
+    )
+
+
 def choices_of(problem: FullProblem) -> Choices:
     """What a plan may choose from, for compiled functions."""
     options, precision = problem.options, problem.precision
@@ -130,7 +151,7 @@ def choices_of(problem: FullProblem) -> Choices:
             step_s_per_byte=per_byte / problem.hbm_bytes_per_s if problem.hbm_bytes_per_s else 0.0,
             overlap=options.overlap,
         ),
-        wanted=Wanted(),
+        wanted=_wanted(problem),
         num_devices=problem.cluster.num_devices,
         global_batch=problem.global_batch,
         is_exact=options.family is not PlanFamily.ANY,

@@ -52,7 +52,7 @@ class Found(NamedTuple):
 
 @inner
 def batch_time(total_s: float, most_q: Floats, pp: int, count: int, is_zero_bubble: bool) -> float:
-    """The time of a batch from what adds up and from the largest figures of any stage."""
+    """The time of a batch from what adds up and from the largest amounts of any stage."""
     first, second, third, fourth = float(most_q[0]), float(most_q[1]), float(most_q[2]), float(most_q[3])
     if not is_zero_bubble:
         return total_s + (count - 1) * first + second + third + fourth

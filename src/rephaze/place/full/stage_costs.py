@@ -19,7 +19,7 @@ Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
 NUM_MAXIMA = 6
-"""Most stage figures of which a schedule takes the largest."""
+"""Most amounts of a stage of which a schedule takes the largest."""
 
 
 class LayerArrays(NamedTuple):

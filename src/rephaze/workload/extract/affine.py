@@ -58,17 +58,6 @@ def merge(first: Trace, second: Trace) -> AffineTrace:
     )
 
 
-def constant(trace: Trace) -> AffineTrace:
-    """A trace as it is, its sizes holding for its own microbatch only."""
-    return AffineTrace(
-        ops=trace.ops,
-        tensors=trace.tensors,
-        shapes=[tuple(Affine(size) for size in tensor.shape) for tensor in trace.tensors],
-        num_elements=[Affine(tensor.num_distinct) for tensor in trace.tensors],
-        storage_bytes=[Affine(tensor.storage_bytes) for tensor in trace.tensors],
-    )
-
-
 def check_against(merged: AffineTrace, third: Trace) -> None:
     """Raise unless the merged sizes are those of a trace at yet another microbatch size."""
     b = third.microbatch

@@ -89,8 +89,9 @@ class Assembler:
     def _has_tokens(self, number: int) -> bool:
         """Whether a tensor of the batch holds rows for each token."""
         shape = self.trace.shapes[number]
-        if len(shape) >= 3 and any(size.per_sample for size in shape):
-            return Affine(self.seq_len) in shape
+        if len(shape) >= 3 and any(size.per_sample for size in shape) and Affine(self.seq_len) in shape:
+            return True
+        # Samples and tokens on one axis.
         return any(size.per_sample and size.per_sample % self.seq_len == 0 for size in shape)
 
     def _inputs(self, layer: TracedLayer, number: int, forward: _PassBuilder) -> list[Tensor]:

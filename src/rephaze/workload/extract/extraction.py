@@ -7,7 +7,7 @@ from typing import Any
 from rephaze.errors import SpecError, UnsupportedError
 from rephaze.types.checks import check_choice, check_count
 from rephaze.types.graph import ModelGraph
-from rephaze.workload.extract.affine import AffineTrace, check_against, constant, merge
+from rephaze.workload.extract.affine import AffineTrace, check_against, merge
 from rephaze.workload.extract.aten import refuse_unknown
 from rephaze.workload.extract.blocks import Stack, find_stacks, only_traced_blocks, uncut
 from rephaze.workload.extract.config_source import source_from_config
@@ -80,31 +80,6 @@ def extract_source(source: Source, *, dtype: str, attention: str, training: bool
         dtype=dtype,
         attention=attention,
         training=training,
-    )
-
-
-def extract_at(source: Source, microbatch: int, *, dtype: str, attention: str) -> ModelGraph:
-    """The graph of a module recorded at one microbatch size only: every size is that size's constant.
-
-    Serves to check the affine graph, which must give the same numbers at this size.
-    """
-    stacks = find_stacks(source.module)
-    with only_traced_blocks(source.module, stacks):
-        trace = record_step(
-            source.module,
-            source.inputs_at(microbatch),
-            microbatch=microbatch,
-            attention=attention,
-            training=True,
-        )
-    return whole_model(
-        source,
-        stacks,
-        constant(trace),
-        partition(trace, stacks),
-        dtype=dtype,
-        attention=attention,
-        training=True,
     )
 
 

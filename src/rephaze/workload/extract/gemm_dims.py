@@ -48,10 +48,13 @@ def attention_dims(op: TracedOp, trace: AffineTrace) -> tuple[AttentionDims, Aff
     backward = op.target.endswith("_backward")
     first = 1 if backward else 0
     query, key, value = (trace.shapes[op.tensor_at(first + position)] for position in range(3))
-    is_causal = bool(op.args[8] if backward else op.args[5])
+    causal_at = 8 if backward else 5
+    is_causal, window_len = bool(op.args[causal_at]), op.args[causal_at + 1]
+    assert isinstance(window_len, int)
     heads, query_len, head_dim = (size.const for size in query[1:])
     key_len, value_dim = key[2].const, value[3].const
-    forward_flops = affine_product((query[0], Affine(2 * heads * query_len * key_len * (head_dim + value_dim))))
+    # Scores and output; backward the scores again, their gradient, and those of queries, keys and values.
+    depth = 3 * head_dim + 2 * value_dim if backward else head_dim + value_dim
     dims = AttentionDims(
         batch=query[0],
         num_heads=heads,
@@ -62,11 +65,9 @@ def attention_dims(op: TracedOp, trace: AffineTrace) -> tuple[AttentionDims, Aff
         value_dim=value_dim,
         causal=is_causal,
         backward=backward,
+        window_len=window_len if is_causal and window_len < key_len else 0,
     )
-    # Backward makes the scores again: five products where forward has two.
-    return dims, Affine(
-        forward_flops.const * 5 // 2, forward_flops.per_sample * 5 // 2
-    ) if backward else forward_flops
+    return dims, affine_product((query[0], Affine(2 * heads * query_len * key_len * depth)))
 
 
 def _flops(*dims: Affine) -> Affine:

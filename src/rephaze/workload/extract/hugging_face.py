@@ -59,7 +59,13 @@ def _fused(
 ) -> tuple[Tensor, None]:
     bias = attention_mask if position_bias is None else position_bias
     out = fused_attention(
-        query, key, value, bias, dropout_p=dropout, is_causal=_is_causal(module, kwargs, query, key)
+        query,
+        key,
+        value,
+        bias,
+        dropout_p=dropout,
+        is_causal=_is_causal(module, kwargs, query, key),
+        window_len=int(kwargs.get("sliding_window") or 0),
     )
     return out.transpose(1, 2), None
 

@@ -95,9 +95,11 @@ def fused_attention(
     is_causal: bool = False,
     scale: float | None = None,  # noqa: ARG001 - part of torch's signature, folded into the kernel
     enable_gqa: bool = False,  # noqa: ARG001 - the operator takes fewer key heads as they are
+    *,
+    window_len: int = 0,
 ) -> Tensor:
     """Attention as one operator; its backward computes the scores again."""
-    return _attention_operator()(query, key, value, attn_mask, dropout_p, is_causal)[0]
+    return _attention_operator()(query, key, value, attn_mask, dropout_p, is_causal, window_len)[0]
 
 
 @cache
@@ -107,12 +109,12 @@ def _attention_operator() -> Callable[..., tuple[Tensor, Tensor]]:
 
     library: Any = torch.library.Library("rephaze", "DEF")  # type: ignore[no-untyped-call]
     library.define(
-        "attention(Tensor query, Tensor key, Tensor value, Tensor? bias, float dropout_p, bool is_causal)"
-        " -> (Tensor, Tensor)"
+        "attention(Tensor query, Tensor key, Tensor value, Tensor? bias, float dropout_p, bool is_causal,"
+        " int window_len) -> (Tensor, Tensor)"
     )
     library.define(
         "attention_backward(Tensor grad, Tensor query, Tensor key, Tensor value, Tensor? bias, Tensor out,"
-        " Tensor logsumexp, float dropout_p, bool is_causal, bool needs_bias) -> Tensor[]"
+        " Tensor logsumexp, float dropout_p, bool is_causal, int window_len, bool needs_bias) -> Tensor[]"
     )
 
     def forward_meta(query: Tensor, _key: Tensor, value: Tensor, *_rest: Any) -> tuple[Tensor, Tensor]:
@@ -140,18 +142,19 @@ def _attention_operator() -> Callable[..., tuple[Tensor, Tensor]]:
             bias: Tensor | None,
             dropout_p: float,
             is_causal: bool,
+            window_len: int,
         ) -> tuple[Tensor, Tensor]:
-            out, logsumexp = forward(query, key, value, bias, dropout_p, is_causal)
+            out, logsumexp = forward(query, key, value, bias, dropout_p, is_causal, window_len)
             ctx.save_for_backward(query, key, value, bias, out, logsumexp)
             ctx.mark_non_differentiable(logsumexp)
-            ctx.options = (dropout_p, is_causal)
+            ctx.options = (dropout_p, is_causal, window_len)
             return out, logsumexp
 
         @staticmethod
         def backward(ctx: Any, grad: Tensor, _grad_logsumexp: Any) -> Any:
             needs_bias = ctx.needs_input_grad[3]
             grads = backward(grad, *ctx.saved_tensors, *ctx.options, needs_bias)
-            return (*grads, None, None) if needs_bias else (*grads, None, None, None)
+            return (*grads, *[None] * (3 if needs_bias else 4))
 
     # The library object must outlive the registration.
     Attention.library = library  # type: ignore[attr-defined]

@@ -11,7 +11,14 @@ from dataclasses import replace
 from rephaze.types.graph import OpKind, Split
 from rephaze.workload.extract.aten import kind_of
 from rephaze.workload.extract.tp_state import ShardingState
-from rephaze.workload.extract.tp_views import PARTIAL, REPLICATE, Shard, Sharding, joined
+from rephaze.workload.extract.tp_views import (
+    PARTIAL,
+    REPLICATE,
+    Shard,
+    Sharding,
+    ShardingConflictError,
+    joined,
+)
 from rephaze.workload.extract.trace import Ref, TracedOp
 
 
@@ -137,7 +144,11 @@ def attention(state: ShardingState, op: TracedOp) -> None:
     # A single key-value head is replicated: every chip's query heads read it.
     is_multi_query = state.shape(key)[1] == 1 and k is None and v is None
     if q is None or (not is_multi_query and (k is None or v is None)):
-        raise state.conflict(query, key, value)
+        # A low-rank pair of products, if its first is sharded, makes all heads on every chip: the first is to
+        # blame. Without it, the heads that are sharded are.
+        whole = [t for t, s in zip((query, key, value), (q, k, v), strict=True) if s is None]
+        blame = state.weights_behind_sums(whole)
+        raise ShardingConflictError(blame) if blame else state.conflict(query, key, value)
     bias = op.args[first + 3]
     if isinstance(bias, Ref) and state.shape(bias.tensor)[1] > 1:
         state.match(bias.tensor, 1, q)

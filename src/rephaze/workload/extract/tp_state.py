@@ -23,7 +23,7 @@ from rephaze.workload.extract.tp_views import (
     ShardingConflictError,
     through_view,
 )
-from rephaze.workload.extract.trace import Origin
+from rephaze.workload.extract.trace import Origin, Ref, TracedOp
 
 
 class Restart(Exception):  # noqa: N818 - a signal, not an error
@@ -84,6 +84,17 @@ class ShardingState:
         sharding = self.sharding_of(tensor)
         return sharding if isinstance(sharding, Shard) else None
 
+    def is_repeated(self, tensor: int, dim: int) -> bool:
+        """Whether a tensor is a view that repeats one of something along ``dim``."""
+        if tensor not in self.maker:
+            return False
+        op = self.trace.ops[self.maker[tensor]]
+        if op.name != "expand":
+            return False
+        source = self.shape(op.inputs[0])
+        before = dim - self.rank(tensor) + len(source)
+        return before < 0 or (source[before] == 1 and self.shape(tensor)[dim] > 1)
+
     def split(self, split: Split, num_units: int) -> None:
         """Note what of the operator being visited is split."""
         self.layout.splits[self.now] = (split, num_units)
@@ -96,6 +107,25 @@ class ShardingState:
             if shard is not None:
                 blame |= shard.blame
         return ShardingConflictError(blame)
+
+    def weights_behind_sums(self, tensors: list[int]) -> frozenset[str]:
+        """The weights whose sharding made the nearest products behind these tensors row parallel."""
+        blame: frozenset[str] = frozenset()
+        seen, waiting = set(tensors), list(tensors)
+        while waiting:
+            tensor = waiting.pop()
+            if tensor not in self.maker:
+                continue
+            number = self.maker[tensor]
+            inputs = self.trace.ops[number].inputs
+            if kind_of(self.trace.ops[number].target) is OpKind.GEMM:
+                if self.layout.split_of(number)[0] is Split.K:
+                    blame |= self.conflict(*(t for t in inputs if not self.trace.tensors[t].parameter)).blame
+                continue
+            new = [t for t in inputs if t not in seen]
+            seen.update(new)
+            waiting.extend(new)
+        return blame
 
     def may_shard(self, tensor: int) -> bool:
         """Whether a tensor is, or views, a parameter that is neither sharded yet nor kept replicated."""
@@ -164,13 +194,22 @@ class ShardingState:
             if kind_of(op.target) is OpKind.VIEW and op.inputs[0] in passed:
                 self.shardings[made] = REPLICATE
 
+    def _is_row_lookup(self, op: TracedOp) -> bool:
+        """Whether an operator picks rows of a table, such as positions or experts' biases."""
+        if op.target == "aten.embedding":
+            return True
+        indices = op.args[1] if op.target == "aten.index" else None
+        is_first_axis = isinstance(indices, tuple) and len(indices) == 1 and isinstance(indices[0], Ref)
+        return is_first_axis and self.rank(op.tensor_at(0)) == 2
+
     def _chain(self, tensor: int) -> list[int] | None:
         """From a parameter to ``tensor`` through operators of one input; None if it is not made so."""
         chain = [tensor]
         while chain[-1] in self.maker:
             op = self.trace.ops[self.maker[chain[-1]]]
-            sources = [t for t in op.inputs if not self.is_constant(t)]
-            is_simple = kind_of(op.target) is OpKind.VIEW or op.target == "aten.embedding"
+            lookup = self._is_row_lookup(op)
+            sources = [op.tensor_at(0)] if lookup else [t for t in op.inputs if not self.is_constant(t)]
+            is_simple = kind_of(op.target) is OpKind.VIEW or lookup
             if not is_simple or len(sources) != 1:
                 return None
             chain.append(sources[0])
@@ -192,7 +231,7 @@ class ShardingState:
         shards = [shard]
         for source, made in pairwise(chain):
             op = self.trace.ops[self.maker[made]]
-            if op.target == "aten.embedding":
+            if self._is_row_lookup(op):
                 if shards[-1].dim == 0:
                     return None
                 shards.append(replace(shards[-1], dim=self.rank(made) - 1))

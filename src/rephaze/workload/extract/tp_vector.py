@@ -14,6 +14,7 @@ from rephaze.workload.extract.tp_views import (
     REPLICATE,
     Shard,
     ShardingConflictError,
+    differs_elsewhere,
     joined,
     through_view,
 )
@@ -25,12 +26,22 @@ _LINEAR_UNARY = frozenset({"neg", "clone", "sum", "mean"})
 _ALONG_AXIS = frozenset({"_softmax", "_softmax_backward_data", "_safe_softmax", "cumsum", "sort", "topk"})
 
 
+_ALLOCATIONS = frozenset({"new_empty", "new_empty_strided"})
+
+
 def view(state: ShardingState, op: TracedOp) -> None:
     """Another shape of the same elements."""
     if not op.inputs:
         return
     source = op.inputs[0]
     sharding = state.sharding_of(source)
+    if op.name in _ALLOCATIONS:
+        # Memory for something like the source: it is sharded like it, or as what is written into it.
+        is_alike = isinstance(sharding, Shard) and differs_elsewhere(
+            sharding.dim, state.shape(source), state.shape(op.outputs[0])
+        )
+        state.shardings[op.outputs[0]] = sharding if is_alike else REPLICATE
+        return
     for out in op.outputs:
         if isinstance(sharding, Shard):
             state.shardings[out] = through_view(
@@ -191,6 +202,8 @@ def elementwise(state: ShardingState, op: TracedOp) -> None:
                 raise state.conflict(*tensors)
             result = replace(shard, dim=dim) if result is None else joined(result, shard, dim)
     if result is None:
+        if op.name == "copy_":
+            _write_repeated(state, op, tensors)
         return
     if op.name in _ALONG_AXIS and _axis_of(op, rank) == result.dim:
         raise state.conflict(*tensors)
@@ -201,6 +214,14 @@ def elementwise(state: ShardingState, op: TracedOp) -> None:
     for made in op.outputs:
         if state.rank(made) == rank:
             state.shardings[made] = result
+
+
+def _write_repeated(state: ShardingState, op: TracedOp, tensors: list[int]) -> None:
+    """One head's values written for all heads of a sharded tensor: each chip writes those it has."""
+    shard = state.shard_of(op.tensor_at(0))
+    if shard is not None and all(state.is_repeated(t, shard.dim) for t in tensors):
+        for made in op.outputs:
+            state.shardings[made] = shard
 
 
 def _axis_of(op: TracedOp, rank: int) -> int:

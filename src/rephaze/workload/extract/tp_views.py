@@ -101,12 +101,25 @@ def through_view(name: str, args: tuple[Argument, ...], shard: Shard, source: Sh
     if name in ("slice", "narrow", "split", "split_with_sizes"):
         axis = integers_of(args[0] if name in ("slice", "narrow") else args[1])[0] % rank
         return shard if axis != dim or source[dim] == out[dim] else cut(shard, source[dim], out[dim])
+    if name == "as_strided" and differs_elsewhere(dim, source, out):
+        return shard
     if name in ("select", "unbind"):
         axis = integers_of(args[0])[0] % rank if args else 0
         if axis == dim:
             raise ShardingConflictError(shard.blame)
         return replace(shard, dim=dim - (axis < dim))
     raise ShardingConflictError(shard.blame)
+
+
+def differs_elsewhere(dim: int, source: Shape, out: Shape) -> bool:
+    """Whether two shapes differ in one axis at most, and not in ``dim``.
+
+    So do those of a tensor and a slice of it, and of a slice and what it was taken from.
+    """
+    if len(source) != len(out):
+        return False
+    differing = [axis for axis, (a, b) in enumerate(zip(source, out, strict=True)) if a != b]
+    return len(differing) <= 1 and dim not in differing
 
 
 def cut(shard: Shard, length: int, piece: int) -> Shard:

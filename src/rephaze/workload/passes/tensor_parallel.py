@@ -26,14 +26,16 @@ from rephaze.types.graph import (
     Tensor,
     TensorRole,
 )
-from rephaze.workload.derived_sizes import layer_type, op_graph
+from rephaze.workload.derived_sizes import expert_modules, layer_type, op_graph
 
 _STATISTIC_BYTES = 4
 """Row maxima and sums of a loss travel as float32."""
 _GEMM_AXES = {Split.BATCH: "batch", Split.M: "m", Split.N: "n", Split.K: "k"}
 
 
-def shard_graph(graph: ModelGraph, tp: int, sequence_parallel: bool = False) -> ModelGraph:
+def shard_graph(
+    graph: ModelGraph, tp: int, sequence_parallel: bool = False, *, experts_apart: bool = False
+) -> ModelGraph:
     """What one chip of a group of ``tp`` runs and holds, with the collectives that join the group.
 
     Args:
@@ -41,9 +43,13 @@ def shard_graph(graph: ModelGraph, tp: int, sequence_parallel: bool = False) -> 
         tp: One of ``graph.legal_tp``.
         sequence_parallel: Also shard along the sequence what tensor parallelism replicates; all-reduces
             become reduce-scatters, and products all-gather their inputs.
+        experts_apart: Experts, which the layout then leaves whole, work on the chip's own part of the sequence,
+            and their gradients are summed with those of other replicas, not here.
     """
     if graph.tp != 1 or graph.is_fused:
         raise SpecError("graph", graph.name, "must be at tp 1 and not fused", "shard first, then fuse")
+    if graph.cp != 1 or graph.ep != 1:
+        raise SpecError("graph", graph.name, "must be at cp 1 and ep 1", "cut it by all degrees at once")
     if tp not in graph.legal_tp:
         raise SpecError("tp", tp, f"{graph.name} allows {', '.join(map(str, graph.legal_tp))}")
     if sequence_parallel and graph.seq_len % tp:
@@ -51,10 +57,11 @@ def shard_graph(graph: ModelGraph, tp: int, sequence_parallel: bool = False) -> 
     if tp == 1:
         return graph
     seq_len = graph.seq_len if sequence_parallel else 0
-    sharder = _Sharder(tp=tp, seq_len=seq_len)
+    sharder = _Sharder(tp=tp, seq_len=seq_len, experts_apart=experts_apart)
     return replace(
         graph,
         tp=tp,
+        etp=tp if has_split_experts(graph) else 1,
         sequence_parallel=sequence_parallel,
         layer_types=tuple(sharder.layer(layer) for layer in graph.layer_types),
         edges=tuple(
@@ -66,6 +73,16 @@ def shard_graph(graph: ModelGraph, tp: int, sequence_parallel: bool = False) -> 
         tied=tuple(
             replace(tied, param_bytes=_tied_bytes(graph, tied.name, tied.param_bytes, tp)) for tied in graph.tied
         ),
+    )
+
+
+def has_split_experts(graph: ModelGraph) -> bool:
+    """Whether tensor parallelism cuts each expert of a mixture."""
+    return any(
+        op.split is not Split.NONE
+        for layer in graph.layer_types
+        for op in layer.forward.ops
+        if op.gemm is not None and op.gemm.num_experts
     )
 
 
@@ -90,6 +107,7 @@ class _Sharder:
     tp: int
     seq_len: int
     """Tokens to shard, or 0 without sequence parallelism."""
+    experts_apart: bool = False
 
     def layer(self, layer: LayerType) -> LayerType:
         """The layer as one chip holds it."""
@@ -119,7 +137,12 @@ class _Sharder:
         return tuple(self.tensor(tensor) for tensor in tensors)
 
     def _graph(self, graph: OpGraph) -> OpGraph:
-        builder = _GraphBuilder(sharder=self, source=graph, tensors=[self.tensor(t) for t in graph.tensors])
+        builder = _GraphBuilder(
+            sharder=self,
+            source=graph,
+            tensors=[self.tensor(t) for t in graph.tensors],
+            expert_modules=expert_modules(graph) if self.experts_apart else frozenset(),
+        )
         for op in graph.ops:
             builder.add(op)
         return op_graph(builder.ops, tuple(builder.tensors))
@@ -161,6 +184,8 @@ class _GraphBuilder:
     sharder: _Sharder
     source: OpGraph
     tensors: list[Tensor]
+    expert_modules: frozenset[str]
+    """Where weights' gradients are not summed over the group."""
     ops: list[Op] = field(default_factory=list)
     _now: dict[int, int] = field(default_factory=dict)
     """The tensor that later operators read in place of an original one."""
@@ -227,7 +252,7 @@ class _GraphBuilder:
 
     def _sum_over_tokens(self, op: Op) -> None:
         """Each chip saw a part of the tokens: gradients of replicated weights are partial sums over the group."""
-        if op.split is not Split.NONE or op.kind is OpKind.VIEW:
+        if op.split is not Split.NONE or op.kind is OpKind.VIEW or op.module in self.expert_modules:
             return
         reads_tokens = any(self.sharder.by_sequence(self.source.tensors[t]) for t in op.inputs)
         for number in op.outputs if reads_tokens else ():
@@ -268,7 +293,9 @@ class _GraphBuilder:
             return op
         if op.gemm is None:
             return self.sharder.op(replace(op, split=Split.ELEMENTS, num_split_units=self.sharder.seq_len))
-        axis = _token_axis(op.gemm, self.sharder.seq_len)
+        # An expert's tokens are not a multiple of the sequence.
+        apart = self.sharder.experts_apart and op.gemm.num_experts
+        axis = _token_axis(op.gemm, 1 if apart else self.sharder.seq_len)
         return self.sharder.op(replace(op, split=axis, num_split_units=self.sharder.seq_len)) if axis else op
 
 

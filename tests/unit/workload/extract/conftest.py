@@ -4,8 +4,9 @@ from math import prod
 
 import pytest
 
-from rephaze.workload.extract.affine import AffineTrace, constant
+from rephaze.workload.extract.affine import AffineTrace
 from rephaze.workload.extract.trace import Origin, Ref, Trace, TracedOp, TracedTensor
+from tests.kits.one_size import constant
 
 
 class HandTrace:

@@ -60,6 +60,58 @@ def test_alternating_blocks_are_two_layer_types():
     assert kinds[0] != kinds[1]
 
 
+@pytest.mark.parametrize(("name", "windows"), [("mistral", [8] * 6), ("gemma2", [8, 0] * 3), ("qwen2", [0] * 6)])
+def test_sliding_windows_are_known_to_fused_attention(name, windows):
+    graph = extract_config({**OUTSIDE_THE_ZOO[name], "sliding_window": 8}, name=name, seq_len=32)
+    for direction in ("forward", "backward"):
+        found = [
+            op.attention.window_len
+            for number in graph.layer_type_of
+            for op in getattr(graph.layer_types[number], direction).ops
+            if op.attention
+        ]
+        assert found == windows
+    whole = extract_config({**OUTSIDE_THE_ZOO[name], "sliding_window": 64}, name=name, seq_len=32)
+    assert all(not op.attention.window_len for op in whole.layer_types[1].forward.ops if op.attention)
+
+
+def test_latent_attention_is_sharded_by_head_and_its_low_ranks_are_replicated():
+    config = {
+        **SMALL, "model_type": "deepseek_v3", "num_key_value_heads": 4, "q_lora_rank": 24, "kv_lora_rank": 20,
+        "qk_nope_head_dim": 16, "qk_rope_head_dim": 8, "v_head_dim": 16, "n_routed_experts": 8, "n_group": 2,
+        "topk_group": 1, "num_experts_per_tok": 2, "moe_intermediate_size": 32, "first_k_dense_replace": 3,
+    }  # fmt: skip
+    graph = extract_config(config, name="latent", seq_len=32)
+    assert graph.legal_tp == (1, 2, 4)
+    dense, mixture = (graph.layer_types[graph.layer_type_of[i]] for i in (1, 6))
+    for layer in (dense, mixture):
+        units = {t.name.removesuffix(".weight").split(".")[-1]: t.num_split_units for t in layer.parameters}
+        assert (units["q_a_proj"], units["kv_a_proj_with_mqa"]) == (0, 0)
+        assert all(units[name] for name in ("q_b_proj", "kv_b_proj", "o_proj"))
+        (attention,) = [op for op in layer.forward.ops if op.attention]
+        assert (attention.split.value, attention.attention.head_dim, attention.attention.value_dim) == (
+            "heads",
+            24,
+            16,
+        )
+    assert mixture.expert_param_bytes == 2 * 8 * 3 * 64 * 32
+    assert graph.num_experts == 8
+
+
+def test_experts_with_interleaved_weights_and_biases_are_cut():
+    config = {
+        **SMALL, "model_type": "gpt_oss", "num_key_value_heads": 2, "head_dim": 16, "num_local_experts": 4,
+        "num_experts_per_tok": 2, "sliding_window": 8,
+    }  # fmt: skip
+    graph = extract_config(config, name="oss", seq_len=32)
+    local = shard_graph(graph, 2)
+    whole, part = graph.layer_types[1], local.layer_types[1]
+    # Down biases are added to whole sums.
+    biases = 2 * 4 * 64
+    assert whole.expert_param_bytes == 2 * 4 * (3 * 64 * 128 + 2 * 128) + biases
+    assert part.expert_param_bytes == 4 * (3 * 64 * 128 + 2 * 128) + biases
+
+
 def test_a_forward_pass_alone_has_no_backward():
     graph = extract_config(OUTSIDE_THE_ZOO["qwen2"], name="q", seq_len=32, training=False)
     assert not graph.is_training

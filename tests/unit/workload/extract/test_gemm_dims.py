@@ -91,14 +91,25 @@ def test_the_backward_of_a_convolution_is_two_products(step):
 def test_attention_backward_is_five_products_where_forward_has_two(step):
     query, key = sizes(Affine(0, 1), 4, 10, 16), sizes(Affine(0, 1), 2, 12, 16)
     forward, trace = op_with_shapes(
-        step, "rephaze.attention", [query, key, key, query], (Ref(0), Ref(1), Ref(2), None, 0.0, True)
+        step, "rephaze.attention", [query, key, key, query], (Ref(0), Ref(1), Ref(2), None, 0.0, True, 5)
     )
     dims, flops = attention_dims(forward, trace)
     assert (dims.num_heads, dims.num_kv_heads, dims.query_len, dims.key_len) == (4, 2, 10, 12)
-    assert (dims.causal, dims.backward) == (True, False)
+    assert (dims.causal, dims.backward, dims.window_len) == (True, False, 5)
     assert flops == Affine(0, 2 * 2 * 4 * 10 * 12 * 16)
     forward.target = "rephaze.attention_backward"
-    forward.args = (Ref(3), Ref(0), Ref(1), Ref(2), None, Ref(3), Ref(3), 0.0, False, False)
+    forward.args = (Ref(3), Ref(0), Ref(1), Ref(2), None, Ref(3), Ref(3), 0.0, False, 5, False)
     dims, backward_flops = attention_dims(forward, trace)
-    assert (dims.causal, dims.backward) == (False, True)
+    # A window is one of a causal mask.
+    assert (dims.causal, dims.backward, dims.window_len) == (False, True, 0)
     assert 2 * backward_flops.at(3) == 5 * flops.at(3)
+
+
+def test_attention_backward_has_three_products_over_keys_and_two_over_values(step):
+    query, value = sizes(Affine(0, 1), 4, 10, 16), sizes(Affine(0, 1), 4, 10, 8)
+    args = (Ref(3), Ref(0), Ref(1), Ref(2), None, Ref(3), Ref(3), 0.0, True, 10, False)
+    op, trace = op_with_shapes(step, "rephaze.attention_backward", [query, query, value, value], args)
+    dims, flops = attention_dims(op, trace)
+    assert flops == Affine(0, 2 * 4 * 10 * 10 * (3 * 16 + 2 * 8))
+    # A window as long as the sequence is none.
+    assert dims.window_len == 0

@@ -112,6 +112,69 @@ def test_attention_is_sharded_by_head_and_one_key_value_head_is_replicated(step)
     assert layout.legal_degrees() == (1, 2, 4)
 
 
+def heads_of(step, flat):
+    """Four heads of four numbers out of a flat tensor."""
+    split, heads = step.tensor(1, 6, 4, 4), step.tensor(1, 4, 6, 4)
+    step.op("aten.view", (Ref(flat), (1, 6, 4, 4)), split)
+    step.op("aten.transpose", (Ref(split), 1, 2), heads)
+    return heads
+
+
+def test_of_a_low_rank_pair_before_attention_the_second_product_is_sharded_by_head(step):
+    x, down, narrow = step.tensor(6, 8), step.weight("down", 8, 12), step.tensor(6, 12)
+    step.op("aten.mm", (Ref(x), Ref(down)), narrow)
+    up, flat = step.weight("up", 12, 16), step.tensor(6, 16)
+    first = step.op("aten.mm", (Ref(narrow), Ref(up)), flat)
+    query = heads_of(step, flat)
+    wk, flat_keys = step.weight("wk", 8, 16), step.tensor(6, 16)
+    second = step.op("aten.mm", (Ref(x), Ref(wk)), flat_keys)
+    key, out = heads_of(step, flat_keys), step.tensor(1, 4, 6, 4)
+    step.op("rephaze.attention", (Ref(query), Ref(key), Ref(key), None, 0.0, True, 0), out)
+    layout = lay_out(step.affine())
+    assert layout.units_of(narrow) == 0
+    assert layout.splits[first] == layout.splits[second] == (Split.N, 16)
+    assert layout.units_of(out) == 4
+    assert not layout.reduced
+
+
+def test_a_tensor_written_in_parts_is_sharded_as_they_are_and_takes_one_heads_values_for_all(step):
+    x, weight, flat = step.tensor(6, 8), step.weight("w", 8, 16), step.tensor(6, 16)
+    step.op("aten.mm", (Ref(x), Ref(weight)), flat)
+    heads = heads_of(step, flat)
+    shape = (1, 4, 6, 6)
+    memory, part, filled, all_ = (
+        step.tensor(*shape),
+        step.tensor(1, 4, 6, 4),
+        step.tensor(1, 4, 6, 4),
+        step.tensor(*shape),
+    )
+    step.op("aten.new_empty", (Ref(heads), shape), memory)
+    step.op("aten.slice", (Ref(memory), 3, 0, 4), part)
+    step.op("aten.copy_", (Ref(part), Ref(heads)), filled)
+    step.op("aten.as_strided", (Ref(filled), shape, (144, 36, 6, 1), 0), all_)
+    one, repeated = step.tensor(1, 1, 6, 2), step.tensor(1, 4, 6, 2)
+    step.op("aten.expand", (Ref(one), (1, 4, 6, 2)), repeated)
+    rest, copied, result = step.tensor(1, 4, 6, 2), step.tensor(1, 4, 6, 2), step.tensor(*shape)
+    step.op("aten.slice", (Ref(all_), 3, 4, 6), rest)
+    step.op("aten.copy_", (Ref(rest), Ref(repeated)), copied)
+    step.op("aten.as_strided", (Ref(copied), shape, (144, 36, 6, 1), 0), result)
+    layout = lay_out(step.affine())
+    assert [layout.units_of(t) for t in (memory, filled, all_, copied, result)] == [4] * 5
+    assert layout.units_of(one) == 0
+
+
+def test_biases_looked_up_by_expert_are_sharded_with_the_columns_they_are_added_to(step):
+    rows, weight, out = step.tensor(6, 8), step.weight("w", 8, 16), step.tensor(6, 16)
+    step.op("aten.mm", (Ref(rows), Ref(weight)), out)
+    table, ids = step.weight("biases", 4, 16), step.tensor(6, dtype="int64")
+    picked, total = step.tensor(6, 16), step.tensor(6, 16)
+    step.op("aten.index", (Ref(table), (Ref(ids),)), picked)
+    step.op("aten.add", (Ref(out), Ref(picked)), total)
+    layout = lay_out(step.affine())
+    assert [layout.units_of(t) for t in (out, table, picked, total)] == [16] * 4
+    assert not layout.reduced
+
+
 def test_a_convolution_is_never_sharded(step):
     image, kernel, out = step.tensor(2, 3, 8, 8), step.weight("k", 16, 3, 2, 2), step.tensor(2, 16, 4, 4)
     step.op("aten.convolution", (Ref(image), Ref(kernel), None, (2, 2), (0, 0), (1, 1), False, (0, 0), 1), out)

@@ -40,3 +40,12 @@ def test_selecting_from_the_dealt_out_axis_is_a_conflict_that_names_the_weight()
 def test_a_view_that_mixes_chips_is_a_conflict():
     with pytest.raises(ShardingConflictError):
         through_view("view", ((4, 9),), Shard(dim=0, num_units=6), (6, 6), (4, 9))
+
+
+def test_a_strided_view_that_cuts_another_axis_keeps_the_shard():
+    shard = Shard(dim=1, num_units=4, blame=frozenset({"w"}))
+    assert through_view("as_strided", (), shard, (2, 4, 6, 8), (2, 4, 6, 3)) == shard
+    assert through_view("as_strided", (), shard, (2, 4, 6, 3), (2, 4, 6, 8)) == shard
+    for out in ((2, 3, 6, 8), (2, 4, 5, 7), (8, 6, 8)):
+        with pytest.raises(ShardingConflictError):
+            through_view("as_strided", (), shard, (2, 4, 6, 8), out)

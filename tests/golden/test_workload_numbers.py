@@ -31,6 +31,9 @@ def saved(layer):
         ("opt-350m", 331_196_416),
         ("bert-large", 336_226_108),
         ("t5-large", 737_668_096),
+        ("deepseek-v3", 671_026_404_352),
+        ("qwen3-235b-a22b", 235_093_634_560),
+        ("gpt-oss-120b", 116_829_156_672),
     ],
 )
 def test_parameters_are_those_published(name, expected):
@@ -82,6 +85,44 @@ def test_mixtral_flops_count_two_experts_a_token_and_the_router():
     _, block = block_of("mixtral-8x7b", "fused")
     attention = 2 * s * (2 * h * h + 2 * h * 1024) + 4 * s * s * h
     assert flops(block.forward) == attention + 2 * s * h * 8 + 2 * 2 * s * 3 * h * inner
+
+
+def test_deepseek_flops_count_low_rank_projections_and_the_shared_expert():
+    s, h, heads = 4096, 7168, 128
+    model, block = block_of("deepseek-v3", "fused")
+    queries = h * 1536 + 1536 * heads * (128 + 64)
+    keys = h * (512 + 64) + 512 * heads * (128 + 128)
+    scores = 2 * heads * s * s * (192 + 128)
+    experts = h * 256 + (8 + 1) * 3 * h * 2048
+    products = queries + keys + heads * 128 * h + experts
+    assert flops(block.forward) == 2 * s * products + scores
+    # Scores again and gradients of queries and keys over 192 numbers, of scores and values over 128.
+    assert flops(block.backward) == 4 * s * products + 2 * heads * s * s * (3 * 192 + 2 * 128)
+    assert [model.layer_type_of.count(i) for i in range(4)] == [1, 3, 58, 1]
+    assert block.expert_param_bytes == 2 * 256 * 3 * h * 2048
+
+
+def test_qwen_flops_count_eight_of_its_experts():
+    s, h = 4096, 4096
+    _, block = block_of("qwen3-235b-a22b", "fused")
+    products = 2 * h * 64 * 128 + 2 * h * 4 * 128 + h * 128 + 8 * 3 * h * 1536
+    assert flops(block.forward) == 2 * s * products + 4 * s * s * 64 * 128
+    assert block.expert_param_bytes == 2 * 128 * 3 * h * 1536
+
+
+def test_gpt_oss_alternates_windows_and_counts_model_flops_as_if_there_were_none():
+    s, h = 4096, 2880
+    model = load_model("gpt-oss-120b")
+    products = 2 * h * 64 * 64 + 2 * h * 8 * 64 + h * 128 + 4 * 3 * h * h
+    windows = []
+    for number in model.layer_type_of[1:-1]:
+        layer = model.layer_types[number]
+        (attention,) = [op for op in layer.forward.ops if op.attention]
+        windows.append(attention.attention.window_len)
+        assert flops(layer.forward) == 2 * s * products + 4 * s * s * 64 * 64
+        # Weights and biases of all experts.
+        assert layer.expert_param_bytes == 2 * 128 * (3 * h * h + 3 * h)
+    assert windows == 18 * [128, 0]
 
 
 def test_vit_flops_count_the_patches_as_a_product():

@@ -1,0 +1,127 @@
+"""One model on one chip under cost model ``full``: its placement problem with scheduled times."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from rephaze.measure.best_plan import UnitSearch
+from rephaze.measure.chip_solver import ChipSolver
+from rephaze.measure.full_planner import FullPlanner
+from rephaze.measure.model_on_chip import UnprovenPass, unproven_passes
+from rephaze.measure.model_work import Memory, ModelWork, Unit
+from rephaze.measure.objective import ChipWorth
+from rephaze.place.full.limits import limited_options
+from rephaze.types.chip import Chip
+from rephaze.types.full import FullGraph, FullLimits, FullProblem
+from rephaze.types.scenario import Scenario
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class FullChipProblem:
+    """The placement problem of a model on a chip, and how far its layers' schedules are proven."""
+
+    problem: FullProblem
+    """Without the cuts and sizes that a bound shows to be slower than the best plan, or at which some layer cannot
+    run on the chip; possibly without any."""
+    bound_s: float
+    """No plan is faster, whatever schedules that are not proven might still give."""
+    is_unproven: bool
+    """Such schedules might give a faster plan."""
+    num_passes: int
+    unproven: tuple[UnprovenPass, ...]
+
+
+def full_placement_on_chip(
+    model: str,
+    chip: Chip,
+    scenario: Scenario,
+    on_unit: Callable[[int, int], None] = lambda _done, _all: None,
+    *,
+    limits: FullLimits | None = None,
+) -> FullChipProblem:
+    """The placement problem of a model on a cluster of one chip, every layer that matters scheduled.
+
+    Args:
+        model: Zoo name or graph file.
+        chip: The chip; its memory is what plans must fit.
+        scenario: Lists to choose from, cluster, training; its placement model is ``full``.
+        on_unit: Told how many of the cuts and microbatch sizes are scheduled, and of how many.
+        limits: Choices to be compared with the best plan: the cuts and sizes that matter under them stay too.
+    """
+    on_chip = _OnChip(model, chip, scenario, on_unit)
+    search, units = on_chip.search(scenario)
+    if limits is not None and search.best is not None:
+        units |= on_chip.search(limited_scenario(scenario, limits), limits)[1]
+    graphs: dict[Unit, FullGraph] = {}
+    unproven: list[UnprovenPass] = []
+    for done, unit in enumerate(units):
+        on_unit(done, len(units))
+        planner = on_chip.planner(unit)
+        if planner.times().is_possible:
+            graphs[unit] = planner.problem().graphs[0]
+            unproven.extend(unproven_passes(on_chip.solver, planner.work, unit.cut, unit.microbatch))
+    return FullChipProblem(
+        problem=on_chip.problem(tuple(graphs.values())),
+        bound_s=scenario.training.global_batch / search.upper if search.upper > 0 else 0.0,
+        is_unproven=search.unproven > search.value,
+        num_passes=2 * len(set(on_chip.works[0].layer_type_of)) * len(graphs),
+        unproven=tuple(unproven),
+    )
+
+
+class _OnChip:
+    """One chip, and the model under the scenario and under choices made beforehand."""
+
+    def __init__(self, model: str, chip: Chip, scenario: Scenario, on_unit: Callable[[int, int], None]) -> None:
+        self.model, self._on_unit = model, on_unit
+        self.solver = ChipSolver(chip, scenario)
+        self._memory = Memory(chip.hbm_bytes, chip.hbm_bytes_per_s)
+        self.works: list[ModelWork] = []
+        self._work_of: dict[Unit, ModelWork] = {}
+
+    def search(self, scenario: Scenario, limits: FullLimits | None = None) -> tuple[UnitSearch, dict[Unit, None]]:
+        """The best plan under a scenario and choices, and the units that had to be solved for it."""
+        work = ModelWork(self.model, scenario, limits=limits)
+        self.works.append(work)
+        bounds = self.solver.unit_bounds(work, self._memory)
+        worth = ChipWorth(global_batch=scenario.training.global_batch)
+        found = UnitSearch(self.solver, work, self._memory, bounds, worth)
+        solved: dict[Unit, None] = {}
+        while found.promise > 1.0:
+            self._on_unit(len(solved), len(work.units))
+            if (unit := found.refine()) is not None:
+                solved[unit] = None
+        # Without a plan every unit stays, to say what is in the way.
+        solved = solved if found.best is not None else dict.fromkeys(work.units)
+        for unit in solved:
+            self._work_of.setdefault(unit, work)
+        return found, solved
+
+    def planner(self, unit: Unit) -> FullPlanner:
+        """Of a unit that was solved."""
+        return FullPlanner(self.solver, self._work_of[unit], unit, self._memory)
+
+    def problem(self, graphs: tuple[FullGraph, ...]) -> FullProblem:
+        """Of these graphs, under the scenario itself."""
+        return self.works[0].full_problem((), self._memory).with_graphs(graphs)
+
+
+def limited_scenario(scenario: Scenario, limits: FullLimits) -> Scenario:
+    """The scenario with only what agrees with choices made beforehand."""
+
+    def only(value: int | None, listed: tuple[int, ...]) -> tuple[int, ...]:
+        return listed if value is None else (value,)
+
+    training = scenario.training
+    etp = training.etp_degrees
+    limited = replace(
+        training,
+        tp_degrees=only(limits.tp, training.tp_degrees),
+        cp_degrees=only(limits.cp, training.cp_degrees),
+        ep_degrees=only(limits.ep, training.ep_degrees),
+        etp_degrees=etp if limits.etp is None else (limits.etp,),
+        microbatches=only(limits.microbatch, training.microbatches),
+        sequence_parallel=training.sequence_parallel if limits.sp is None else (limits.sp,),
+    )
+    return replace(scenario, training=limited, plans=limited_options(scenario.plans, limits))

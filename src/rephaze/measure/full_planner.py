@@ -1,0 +1,209 @@
+"""Plans under cost model ``full``: one unit of one model on one chip with one memory."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rephaze.measure.full_times import TypeTimes, least_times, scheduled_times
+from rephaze.measure.model_work import Memory, ModelWork, Unit
+from rephaze.measure.objective import idle_j_per_sample
+from rephaze.measure.pass_times import BACKWARD, FORWARD, INPUT_PART, PassSource, Times
+from rephaze.measure.unit_answer import UnitAnswer
+from rephaze.place.full.price import price_full_plan
+from rephaze.place.full.times import retimed_graph
+from rephaze.types.full import FullPlan, FullPrice, FullProblem
+from rephaze.types.placement import SolveStatus
+from rephaze.types.search import ModelPlan, StagePlan
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class FullPlanner:
+    """Finds and prices plans.
+
+    Args:
+        solver: Of the chip.
+        work: The model.
+        unit: Of the model.
+        memory: What plans must fit.
+    """
+
+    solver: PassSource
+    work: ModelWork
+    unit: Unit
+    memory: Memory
+
+    def placed_bound_s(self, forward_s_t: Floats, backward_s_t: Floats, cutoff_s: float) -> float:
+        """A batch time no plan beats if no layer is faster than given; ``cutoff_s`` if it is no less."""
+        return self._least_s(forward_s_t, backward_s_t, np.zeros_like(forward_s_t), cutoff_s)
+
+    def bound_s(self, times: Times, cutoff_s: float) -> float:
+        """A batch time no plan beats, from bounds on the passes."""
+        return self._least_s(*self._columns(times), cutoff_s)
+
+    def _least_s(self, forward_s_t: Floats, backward_s_t: Floats, input_s_t: Floats, cutoff_s: float) -> float:
+        if not (np.isfinite(forward_s_t).all() and np.isfinite(backward_s_t).all()):
+            return math.inf
+        times = least_times(self.solver, self.work, self.unit, forward_s_t, backward_s_t, input_s_t)
+        placer = self.work.full_placer(self.unit, self.memory)
+        return placer.solve(cutoff_s, [times.by_layer(self.work.layer_type_of)]).bound_s
+
+    def solve(self, cutoff_s: float) -> UnitAnswer:
+        """The best plan, if it is below ``cutoff_s``."""
+        times = self.times()
+        if not times.is_possible:
+            return UnitAnswer(batch_s=math.inf, bound_s=math.inf, plan=None, energy_per_sample_j=math.inf)
+        placer = self.work.full_placer(self.unit, self.memory)
+        found = placer.solve(cutoff_s, [times.by_layer(self.work.layer_type_of)])
+        bound_s = found.bound_s
+        least = self._columns(Times.LEAST)
+        if not self.is_proven:
+            # Some schedule was not proven: with its bound the plan might be faster.
+            bound_s = min(bound_s, self._least_s(*least, cutoff_s))
+        if found.status not in (SolveStatus.OPTIMAL, SolveStatus.FEASIBLE) or found.best is None:
+            return UnitAnswer(batch_s=math.inf, bound_s=bound_s, plan=None, energy_per_sample_j=math.inf)
+        return UnitAnswer(
+            batch_s=found.best.batch_s,
+            bound_s=bound_s,
+            plan=found.best,
+            energy_per_sample_j=self.energy_per_sample_j(found.best.plan, found.best.batch_s),
+        )
+
+    def times(self) -> TypeTimes:
+        """The layers as scheduled on the chip, with what is worth keeping of each."""
+        return scheduled_times(self.solver, self.work, self.unit)
+
+    @property
+    def is_proven(self) -> bool:
+        """Whether no pass of any layer type can be shorter, in whatever form of a cut sequence."""
+        exact = self._columns(Times.SCHEDULED)
+        least = self._columns(Times.LEAST)
+        cut = self.unit.cut
+        if cut.cp == 1:
+            return all((low >= high).all() for low, high in zip(least, exact, strict=True))
+        kinds = range(len(self.work.passes(cut)))
+        return all(
+            self.solver.pass_times(self.work, cut, self.unit.microbatch, kind, direction).is_proven
+            for kind in kinds
+            for direction in self._directions
+        )
+
+    def problem(self) -> FullProblem:
+        """The placement problem with this chip's times."""
+        problem = self.work.full_problem((self.unit,), self.memory)
+        graph = retimed_graph(problem.graphs[0], self.times().by_layer(self.work.layer_type_of))
+        return problem.with_graphs((graph,))
+
+    def priced(self, plan: FullPlan, problem: FullProblem | None = None) -> FullPrice:
+        """A plan priced by the independent evaluator, with this chip's layer times.
+
+        Args:
+            plan: Of the unit.
+            problem: What ``problem`` gave before, to be spared its making.
+        """
+        problem = problem or self.problem()
+        return price_full_plan(problem, problem.graphs[0], plan)
+
+    def least_ratio(self) -> float:
+        """The most any pass could shrink, as bound over time; 1 if all schedules are proven."""
+        exact, least = (np.concatenate(self._columns(times)) for times in (Times.SCHEDULED, Times.LEAST))
+        return float(np.min(least[exact > 0] / exact[exact > 0], initial=1.0))
+
+    def model_plan(self, answer: UnitAnswer) -> ModelPlan:
+        """The answer as it is reported, stage by stage."""
+        price = answer.plan
+        assert isinstance(price, FullPrice)
+        return self.reported(price, answer.energy_per_sample_j)
+
+    def reported(self, price: FullPrice, energy_per_sample_j: float) -> ModelPlan:
+        """A priced plan as it is reported."""
+        plan = price.plan
+        names = self.work.graph(self.unit.cut).layer_names
+        num_positions = self.times().num_positions
+        stages = tuple(
+            StagePlan(
+                first_layer=names[stage.layers[0]],
+                last_layer=names[stage.layers[-1]],
+                num_layers=len(stage.layers),
+                num_devices=plan.tp * plan.cp,
+                load_s=load_s,
+                memory_bytes=price.devices[at % plan.pp].total_bytes,
+                recompute=_kept_said(stage.keep, num_positions),
+                keep=stage.keep,
+                layers=stage.layers,
+            )
+            for at, (stage, load_s) in enumerate(zip(plan.stages, price.stage_load_s, strict=True))
+        )
+        said = {stage.recompute for stage in stages}
+        return ModelPlan(
+            model=self.work.name,
+            samples_per_s=self.work.scenario.training.global_batch / price.batch_s,
+            batch_s=price.batch_s,
+            tp=plan.tp,
+            dp=plan.dp,
+            pp=plan.pp,
+            microbatch=plan.microbatch,
+            recompute=said.pop() if len(said) == 1 else "mixed",
+            hbm_bytes=self.memory.hbm_bytes,
+            energy_per_sample_j=energy_per_sample_j,
+            stages=stages,
+            sp=plan.sp,
+            cp=plan.cp,
+            ep=plan.ep,
+            etp=plan.etp,
+            order=plan.order,
+            sharding=plan.sharding,
+            shard_group=plan.shard_group,
+            reshard=plan.reshard,
+            schedule=plan.schedule,
+            chunks=plan.chunks,
+        )
+
+    def energy_per_sample_j(self, plan: FullPlan, batch_s: float) -> float:
+        """Dynamic energy of all chips of a replica, replays included, plus idle power for the batch."""
+        solver, work, unit = self.solver, self.work, self.unit
+        times = self.times()
+
+        @cache
+        def layer_j(kind: int, keep: int) -> float:
+            both = (
+                solver.pass_times(work, unit.cut, unit.microbatch, kind, direction).energy_j
+                for direction in (FORWARD, BACKWARD)
+            )
+            return sum(both) + float(times.lists[kind].replay_j_k[keep])
+
+        total = sum(
+            layer_j(work.layer_type_of[layer], stage.keep) for stage in plan.stages for layer in stage.layers
+        )
+        scenario = work.scenario
+        cluster_idle_w = float(solver.energy.idle_w_c[0]) * scenario.cluster.num_devices
+        devices = unit.cut.tp * unit.cut.cp
+        idle_j = idle_j_per_sample(cluster_idle_w, batch_s, scenario.training.global_batch)
+        return total * devices / unit.microbatch + idle_j
+
+    @property
+    def _directions(self) -> tuple[int, ...]:
+        return (FORWARD, BACKWARD, INPUT_PART) if self.work.has_split_backward else (FORWARD, BACKWARD)
+
+    def _columns(self, times: Times) -> tuple[Floats, Floats, Floats]:
+        """Forward, backward and input-part seconds by layer type; the last is zero without zero-bubble."""
+        unit = self.unit
+        found = [
+            self.solver.pass_seconds(self.work, unit.cut, unit.microbatch, direction, times)
+            for direction in self._directions
+        ]
+        forward, backward, *part = found
+        return forward, backward, part[0] if part else np.zeros_like(forward)
+
+
+def _kept_said(keep: int, num_positions: int) -> str:
+    """What a stage recomputes, in a word."""
+    if keep == 0:
+        return "none"
+    return "block" if keep >= num_positions - 1 else "part"

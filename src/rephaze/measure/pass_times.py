@@ -1,0 +1,87 @@
+"""The passes of layers on one chip: their times, and what plans ask a solver of them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum, auto
+from typing import NamedTuple, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rephaze.measure.model_work import ModelWork
+from rephaze.types.chip import Chip
+from rephaze.types.cut import GraphCut
+from rephaze.types.energy import AccessEnergy
+from rephaze.types.latency import IMPOSSIBLE_CYCLES
+
+Floats = NDArray[np.float64]
+
+FORWARD, BACKWARD, INPUT_PART = 0, 1, 2
+"""Directions of a pass; the last is what earlier layers wait for of the second."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class PassTimes:
+    """One pass of one layer type on one chip."""
+
+    cycles: int
+    bound_cycles: int
+    energy_j: float
+
+    @property
+    def is_proven(self) -> bool:
+        """No schedule of the pass is shorter."""
+        return self.bound_cycles >= self.cycles
+
+
+class Times(Enum):
+    """Which times of a model's passes."""
+
+    MAPPED = auto()
+    """Bounds from mapped operators."""
+    HURRIED = auto()
+    """What little work proves of the schedules."""
+    LEAST = auto()
+    """What all the work there is proves of them."""
+    SCHEDULED = auto()
+
+
+class OpTimes(NamedTuple):
+    """Every operator a layer type may replay, alone on the chip."""
+
+    op_s_n: Floats
+    op_j_n: Floats
+
+
+class PassSource(Protocol):
+    """One chip that times passes: what plans need of a ``ChipSolver``."""
+
+    chip: Chip
+    energy: AccessEnergy
+
+    def pass_times(
+        self, work: ModelWork, cut: GraphCut, microbatch: int, kind: int, direction: int, *, hurried: bool = False
+    ) -> PassTimes:
+        """The scheduled pass of a layer type, in the fastest form of the cut."""
+
+    def pass_seconds(
+        self, work: ModelWork, cut: GraphCut, microbatch: int, direction: int, times: Times
+    ) -> Floats:
+        """Seconds by layer type; infinite where an operator cannot run."""
+
+    def fastest_form(self, work: ModelWork, cut: GraphCut, microbatch: int, kind: int) -> int:
+        """Which form of a cut sequence a layer type runs in."""
+
+    def op_times(self, work: ModelWork, cut: GraphCut, microbatch: int, kind: int, form: int) -> OpTimes:
+        """The operators a layer type may replay, each in its fastest mode."""
+
+    def least_op_s(self, work: ModelWork, cut: GraphCut, microbatch: int, kind: int) -> Floats:
+        """Seconds no such operator beats, in closed form, in the first form of the cut."""
+
+
+def seconds_of(cycles: list[int], clock_hz: float) -> Floats:
+    """As seconds; infinite where it is impossible."""
+    found = np.array(cycles, dtype=np.float64) / clock_hz
+    found[np.array(cycles) >= IMPOSSIBLE_CYCLES] = np.inf
+    return found

@@ -1,0 +1,123 @@
+"""A model's graph cut over the chips of a replica: tensor, sequence, context and expert parallelism at once."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from rephaze.errors import SpecError
+from rephaze.types.checks import check_choice, check_count, check_number
+from rephaze.types.cut import GraphCut
+from rephaze.types.graph import ContextForm, ModelGraph, divisors
+from rephaze.workload.passes.context_parallel import attention_dims, divide_sequence
+from rephaze.workload.passes.expert_layout import with_whole_experts
+from rephaze.workload.passes.expert_parallel import ExpertDegrees, spread_experts
+from rephaze.workload.passes.tensor_parallel import has_split_experts, shard_graph
+
+_MOST = 2**20
+
+
+def cut_graph(base: ModelGraph, cut: GraphCut) -> ModelGraph:
+    """What one chip of a replica runs and holds, with the collectives that join it to others.
+
+    Args:
+        base: Not cut and not fused, as extracted or loaded.
+        cut: Degrees that the model allows; else one line says which it does.
+    """
+    if base.tp != 1 or base.cp != 1 or base.ep != 1 or base.is_fused:
+        raise SpecError("graph", base.name, "must be whole and not fused", "cut first, then fuse")
+    for name in ("tp", "cp", "ep"):
+        check_count(name, getattr(cut, name), at_most=_MOST)
+    if cut.tp not in base.legal_tp:
+        raise SpecError("tp", cut.tp, f"{base.name} allows {', '.join(map(str, base.legal_tp))}")
+    form = _context_form(base, cut)
+    etp = _expert_share(base, cut)
+    apart = base.num_experts > 0 and (cut.ep, etp) != (1, cut.tp) and (cut.sp or cut.tp == 1)
+    laid_out = base
+    if apart:
+        laid_out = replace(base, layer_types=tuple(with_whole_experts(layer) for layer in base.layer_types))
+    graph = shard_graph(laid_out, cut.tp, cut.sp, experts_apart=apart)
+    graph = divide_sequence(graph, cut.cp, form)
+    if not apart:
+        return graph
+    imbalance = cut.imbalance_factor if cut.ep > 1 else 1.0
+    degrees = ExpertDegrees(num_experts=base.num_experts, ep=cut.ep, etp=etp, imbalance=imbalance)
+    return spread_experts(graph, base, degrees)
+
+
+def legal_context_forms(base: ModelGraph, tp: int, cp: int) -> tuple[ContextForm, ...]:
+    """Ways to divide the sequence of a model over ``cp`` chips; none if cp does not divide it."""
+    if cp == 1:
+        return (ContextForm.NONE,)
+    if base.seq_len % cp:
+        return ()
+    forms = (ContextForm.RING, ContextForm.GATHER)
+    return (*forms, ContextForm.ULYSSES) if all(h % (tp * cp) == 0 for h in _head_counts(base)) else forms
+
+
+def _head_counts(base: ModelGraph) -> set[int]:
+    return {dims.num_heads for dims in attention_dims(base)}
+
+
+def _context_form(base: ModelGraph, cut: GraphCut) -> ContextForm:
+    if cut.cp not in base.legal_cp:
+        raise SpecError("cp", cut.cp, f"must divide the sequence of {base.seq_len} tokens", _among(base.legal_cp))
+    if cut.cp == 1:
+        return ContextForm.NONE
+    if not cut.context_form:
+        cut = replace(cut, context_form=ContextForm.RING)
+    tokens = base.seq_len // cut.cp
+    if cut.sp and tokens % cut.tp:
+        fitting = [cp for cp in base.legal_cp if base.seq_len % (cp * cut.tp) == 0]
+        rule = f"leaves {tokens} tokens, which tp {cut.tp} does not divide for sequence parallelism"
+        raise SpecError("cp", cut.cp, rule, _among(fitting))
+    check_choice("context_form", cut.context_form, [form.value for form in ContextForm if form])
+    form = ContextForm(cut.context_form)
+    if form is ContextForm.ULYSSES:
+        heads = {count // cut.tp for count in _head_counts(base)}
+        if any(count % cut.cp for count in heads):
+            fitting = [cp for cp in base.legal_cp if not any(count % cp for count in heads)]
+            shown = " and ".join(map(str, sorted(heads)))
+            rule = f"must divide the {shown} heads of a chip at tp {cut.tp} to trade them for tokens"
+            raise SpecError("cp", cut.cp, rule, f"{_among(fitting)}, or the form ring or gather")
+    return form
+
+
+def _expert_share(base: ModelGraph, cut: GraphCut) -> int:
+    """The chips that share each expert, once all of it is legal."""
+    if not base.num_experts:
+        if cut.ep != 1 or cut.etp not in (None, 1):
+            name, value = ("ep", cut.ep) if cut.ep != 1 else ("etp", cut.etp)
+            raise SpecError(name, value, f"must be 1: {base.name} has no experts")
+        return 1
+    if cut.ep not in base.legal_ep:
+        raise SpecError("ep", cut.ep, f"must divide the {base.num_experts} experts", _among(base.legal_ep))
+    check_number("imbalance_factor", cut.imbalance_factor, at_least=1.0, fix="1 is forced balance")
+    is_split = has_split_experts(base)
+    etp = cut.etp
+    if etp is None:
+        etp = cut.tp if cut.ep == 1 and is_split else 1
+    shares = divisors(cut.tp) if is_split else (1,)
+    if etp not in shares:
+        rule = f"must divide tp {cut.tp}" if is_split else f"must be 1: experts of {base.name} are not cut"
+        raise SpecError("etp", etp, rule, _among(shares))
+    if cut.tp > 1 and not cut.sp and (cut.ep > 1 or (is_split and etp != cut.tp)):
+        name, value = ("ep", cut.ep) if cut.ep > 1 else ("etp", etp)
+        rule = f"with tp {cut.tp} needs sequence parallelism, so that each chip has tokens of its own"
+        raise SpecError(name, value, rule, f"turn it on, or use ep 1 and etp {cut.tp}")
+    if not _is_expert_group(cut.ep * etp, cut.tp, cut.cp):
+        fitting = [ep for ep in base.legal_ep if _is_expert_group(ep * etp, cut.tp, cut.cp)]
+        rule = f"with etp {etp} takes {cut.ep * etp} devices, no group of tp {cut.tp} and cp {cut.cp}"
+        raise SpecError("ep", cut.ep, rule, _among(fitting))
+    return etp
+
+
+def _is_expert_group(num_devices: int, tp: int, cp: int) -> bool:
+    """Whether experts take whole tensor groups, and of those whole parts or multiples of a context group."""
+    if tp % num_devices == 0:
+        return True
+    groups, rest = divmod(num_devices, tp)
+    return rest == 0 and (cp % groups == 0 or groups % cp == 0)
+
+
+def _among(values: tuple[int, ...] | list[int]) -> str:
+    return f"one of {', '.join(map(str, values))}" if len(values) > 1 else f"use {values[0]}"

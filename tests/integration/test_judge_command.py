@@ -1,0 +1,85 @@
+"""``rephaze judge`` as a user calls it."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+LAYER = {"param_bytes": 1e9, "forward_s": 0.01, "backward_s": 0.02, "keep": [{"bytes": 1e8, "replay_s": 0}]}
+PROBLEM = {
+    "format": "rephaze.placement-problem/2",
+    "cost_model": "full",
+    "cluster": {
+        "num_devices": 2,
+        "device_memory_bytes": 8e10,
+        "levels": [{"num_devices": 2, "bytes_per_s": 1e11}],
+    },
+    "training": {"global_batch": 8, "optimizer": "adam", "precision": "mixed"},
+    "graphs": [
+        {
+            "tp": 1,
+            "microbatch": 1,
+            "layers": [{"name": "a"} | LAYER, {"name": "b"} | LAYER],
+            "edges": [{"src": "a", "dst": "b", "bytes": 1e6}],
+        }
+    ],
+}
+
+
+def rephaze(*arguments, cwd):
+    command = [sys.executable, "-m", "rephaze", *map(str, arguments)]
+    return subprocess.run(command, cwd=cwd, capture_output=True, text=True, timeout=600, check=False)
+
+
+@pytest.fixture
+def plan_file(tmp_path):
+    plan = {"tp": 1, "dp": 1, "microbatch": 1, "stages": [{"layers": ["a", "b"]}]}
+    path = tmp_path / "plan.json"
+    path.write_text(json.dumps({"format": "rephaze.placement-plan/2", "problem": PROBLEM, "plan": plan}))
+    return path
+
+
+def test_a_plan_beside_the_fastest_of_its_problem(plan_file):
+    done = rephaze("judge", plan_file, "--json", cwd=plan_file.parent)
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    placed = rephaze("place", plan_file.with_name("problem.json"), "--json", cwd=plan_file.parent)
+    assert placed.returncode == 1  # there is no such file
+    plan_file.with_name("problem.json").write_text(json.dumps(PROBLEM))
+    best = json.loads(rephaze("place", "problem.json", "--json", cwd=plan_file.parent).stdout)
+    assert found["bound"] == pytest.approx(1 / best["batch_s"], rel=1e-9)
+    assert found["value"] == pytest.approx(1 / 0.48, rel=1e-2)
+    assert 0 < found["loss"] < 1
+
+
+def test_a_chip_beside_a_recorded_search(tmp_path):
+    (tmp_path / "run.toml").write_text(
+        """
+[space]
+num_tensor_cores = [8]
+tensor_width = [128]
+tensor_depth = [128]
+num_vector_cores = [2]
+vector_lanes = [1024]
+global_buffer_mib = [32]
+num_hbm_stacks = [2]
+[training]
+microbatches = [1]
+tp_degrees = [1]
+"""
+    )
+    made = rephaze("search", "vit-large", "--config", "run.toml", "--out", "run", "--workers", 1, cwd=tmp_path)
+    assert made.returncode == 0, made.stderr
+    done = rephaze("judge", "--run", "run", "--chip", "tpuv2", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "tpuv2 is within" in done.stdout
+    assert "% of anything of the 1 designs for vit-large, proven" in done.stdout
+
+
+@pytest.mark.parametrize("arguments", [(), ("--chip", "tpuv4"), ("plan.json", "--chip", "tpuv4", "--run", "run")])
+def test_what_does_not_go_together_is_one_line(plan_file, arguments):
+    done = rephaze("judge", *arguments, cwd=plan_file.parent)
+    assert done.returncode == 1
+    assert len(done.stderr.strip().splitlines()) <= 2
+    assert "Traceback" not in done.stderr

@@ -1,0 +1,33 @@
+"""Options of a search as changes of its settings, and Ctrl-C as a question instead of an end."""
+
+import signal
+
+import pytest
+
+from rephaze.cli.search import _changes, _interruptible
+from rephaze.search.settings import resolve_settings
+
+
+def test_options_that_were_not_given_change_nothing():
+    changes = _changes(None, None, None, None, None, exhaustive=False)
+    assert changes == {"search": {}, "training": {}, "cluster": {}, "space": {}}
+    assert resolve_settings(("gpt2-xl",), changes=changes) == resolve_settings(("gpt2-xl",))
+
+
+def test_options_arrive_in_the_settings():
+    found = resolve_settings(("gpt2-xl",), changes=_changes("per-usd", "worst", 64, 512, 250.0, exhaustive=True))
+    assert (found.objective, found.aggregate, found.exhaustive) == ("per-usd", "worst", True)
+    scenario = found.scenario
+    assert (scenario.cluster.num_devices, scenario.training.global_batch) == (64, 512)
+    assert scenario.space.area_limit_um2 == 250e6
+
+
+def test_ctrl_c_is_asked_for_once_and_obeyed_twice():
+    before = signal.getsignal(signal.SIGINT)
+    with _interruptible() as is_interrupted:
+        assert not is_interrupted()
+        signal.raise_signal(signal.SIGINT)
+        assert is_interrupted()
+        with pytest.raises(KeyboardInterrupt):
+            signal.raise_signal(signal.SIGINT)
+    assert signal.getsignal(signal.SIGINT) is before
