@@ -1,1 +1,1 @@
-"""Passes over model graphs that need no torch: sharding at a tensor-parallel degree, fusion."""
+"""Passes over model graphs that need no torch: cuts over the chips of a replica, fusion."""
