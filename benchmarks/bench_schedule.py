@@ -13,7 +13,7 @@ import pytest
 from rephaze.schedule.bounds import lower_bounds
 from rephaze.schedule.structure import compile_structure
 from rephaze.schedule.warmup import compile_kernels
-from rephaze.types.latency import Engine, LatencyTable
+from rephaze.types.latency import Engine, ModeBounds
 from rephaze.types.schedule import Exclusion
 from tests.kits.latency_schedules import schedule_on_chip, serial_makespans
 
@@ -86,18 +86,14 @@ def _table(rows, num_tensor, num_vector, width):
         total = np.where(free, 0, np.ceil(np.maximum(compute, memory)))
         cycles.append(np.broadcast_to(total, (len(rows), len(width))).astype(np.int64).copy())
         shares.append(np.where(total > 0, np.minimum(memory / np.maximum(total, 1), 1.0), 0.0))
-    zero = np.zeros_like(shares[0])
-    return LatencyTable(
-        op_names=tuple(row[0] for row in rows),
-        engines=tuple(engines),
-        one_core_cycles_oc=cycles[0],
-        all_cores_cycles_oc=cycles[1],
-        one_core_j_oc=zero,
-        all_cores_j_oc=zero,
-        one_core_hbm_share_oc=shares[0],
-        all_cores_hbm_share_oc=shares[1],
-        one_core_buffer_share_oc=zero,
-        all_cores_buffer_share_oc=zero,
+    # With half of a bandwidth what it binds takes twice as long.
+    twice = [np.where(share > 0.5, 2 * own, own) for share, own in zip(shares, cycles, strict=True)]
+    uses_o = (shares[0] > 0).any(axis=1)[:, None]
+    return ModeBounds(
+        all_cores_m=np.array([False, True, False, True]),
+        cycles_moc=np.stack([*cycles, *twice]),
+        hbm_share_om=uses_o * np.array([1.0, 1.0, 0.5, 0.5]),
+        buffer_share_om=np.zeros((len(rows), 4)),
     )
 
 

@@ -2,21 +2,33 @@
 
 With a signature (``compiled``, ``entry``) a function is compiled when its module is imported; without one
 (``inner``, ``kernel``) at its first call. Functions only other compiled ones call need no way in from Python,
-which halves the time to compile them.
+which halves the time to compile them. Functions that make no arrays (``inner_in_place``, ``kernel_in_place``) need
+not count who holds one, which saves another quarter.
+
+Of several processes one compiles a kernel; the others wait and read it from the cache.
 """
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import cache
 from hashlib import sha256
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import numba
+import numpy as np
+from numba.core.compiler_lock import global_compiler_lock
+
+try:
+    import fcntl
+except ImportError:  # not on Windows
+    fcntl = None  # type: ignore[assignment]
 
 F = TypeVar("F", bound=Callable[..., Any])
+V = TypeVar("V", int, bool)
 
 type_like: Callable[[object], Any] = numba.typeof
 """The numba type of an example."""
@@ -44,6 +56,25 @@ def kernel(function: F) -> F:
     return _decorator(())(function)
 
 
+def inner_in_place(function: F) -> F:
+    """As ``inner``, of a function that makes no arrays.
+
+    One that gives back views may only be called by others of this kind: they do not count as holders either.
+    """
+    return _decorator((), error_model="numpy", _nrt=False, no_cpython_wrapper=True)(function)
+
+
+def kernel_in_place(function: F) -> F:
+    """As ``kernel``, of a function that makes no arrays nor gives any back: it fills those it is given."""
+    return _decorator((), error_model="numpy", _nrt=False)(function)
+
+
+def unfolded(value: V) -> V:
+    """The number, for calls of compiled functions: they are compiled again for every Python number in a call."""
+    made: Any = np.bool_(value) if isinstance(value, bool) else np.int64(value)
+    return cast(V, made)
+
+
 def _decorator(signature: tuple[Any, ...], **options: bool | str) -> Callable[[F], F]:
     def decorate(function: F) -> F:
         # numba looks for changes only in the file of a function, not in those of the functions compiled into it:
@@ -52,9 +83,49 @@ def _decorator(signature: tuple[Any, ...], **options: bool | str) -> Callable[[F
         assert source is not None
         function.__qualname__ += f"_{_digest_of_room(Path(source))}"
         made: F = _njit(*signature, cache=True, no_cfunc_wrapper=True, **options)(function)
+        if not signature and not options.get("no_cpython_wrapper"):
+            _let_one_process_compile(made)
         return made
 
     return decorate
+
+
+def _let_one_process_compile(kernel: Any) -> None:
+    """Workers that start together would else all compile the same for a minute."""
+    compile_or_load, folder = kernel.compile, Path(kernel.stats.cache_path)
+
+    def wait_and_compile(signature: Any) -> Any:
+        # In this order in every thread: numba takes its own lock in all it compiles.
+        with global_compiler_lock, _only_process(folder):
+            return compile_or_load(signature)
+
+    kernel.compile = wait_and_compile
+
+
+_waited_for: list[Path] = []
+"""Folders this process has to itself: a kernel may be compiled for another."""
+
+
+@contextmanager
+def _only_process(folder: Path) -> Iterator[None]:
+    """While no other process compiles into the folder; at once where the system cannot tell."""
+    if fcntl is None or folder in _waited_for:
+        yield
+        return
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        file = (folder / "compiling.lock").open("w")
+    except OSError:  # numba will say what is wrong with the folder, if anything
+        yield
+        return
+    with file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        _waited_for.append(folder)
+        try:
+            yield
+        finally:
+            _waited_for.remove(folder)
+            fcntl.flock(file, fcntl.LOCK_UN)  # closing is not enough if a child process has the file too
 
 
 def _digest_of_room(source: Path) -> str:

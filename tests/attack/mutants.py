@@ -10,6 +10,7 @@ import pytest
 
 from rephaze.hardware import scenarios
 from rephaze.measure.chip_solver import ChipSolver
+from rephaze.measure.layer_bounds import FinerBounds
 from rephaze.search import cosearch, evaluator
 from rephaze.types.latency import ModeTable
 from tests.attack import sieves, slow
@@ -173,8 +174,14 @@ def _tight_placed(patch: Patch) -> None:
 
 
 def _tight_mapped(patch: Patch) -> None:
-    sound = ChipSolver.bound_batch_s
-    patch.setattr(ChipSolver, "bound_batch_s", lambda self, *args: sound(self, *args) / TOO_TIGHT)
+    sound = FinerBounds.map_class
+
+    def mutant(self, k, columns):
+        sound(self, k, columns)
+        for u in self.units_of_k[k]:
+            self.bounds.batch_s_uc[u, columns] /= TOO_TIGHT
+
+    patch.setattr(FinerBounds, "map_class", mutant)
 
 
 def _tight_hurried(patch: Patch) -> None:

@@ -15,14 +15,15 @@ from tests.attack.cases import Case
 from tests.attack.findings import Tally, exceeds
 from tests.attack.objectives import model_value
 from tests.attack.slow import SlowEvaluator, UnitWorth
+from tests.kits.mapped_stages import mapped_stages
 
 DEVICE_TIME = "device time"
 LAYER_BOUNDS = "layer bounds"
-PLACED = "plans on layer bounds"
 MAPPED = "mapped operators"
+PLACED = "plans on mapped operators"
 HURRIED = "hurried schedules"
 SOLVED = "schedules and plans"
-SIEVES = (DEVICE_TIME, LAYER_BOUNDS, PLACED, MAPPED, HURRIED, SOLVED)
+SIEVES = (DEVICE_TIME, LAYER_BOUNDS, MAPPED, PLACED, HURRIED, SOLVED)
 
 
 class SieveAttack:
@@ -57,7 +58,7 @@ class SieveAttack:
         device_s = float(
             evaluator.device_time_batch_s(work, chips, self.space.model, self.space.exclusion)[design]
         )
-        for k, (cut, microbatch) in enumerate(work.pairs):
+        for (cut, microbatch), k in work.class_of.items():
             self._layers(design, m, cut.tp, microbatch, own.forward_s_kct[k, 0], own.backward_s_kct[k, 0])
         for true in units:
             unit = at[true.tp, true.microbatch, true.policy]
@@ -65,11 +66,9 @@ class SieveAttack:
             self._unit(design, m, unit, memory, true, DEVICE_TIME, device_s)
             u = work.units.index(unit)
             self._unit(design, m, unit, memory, true, LAYER_BOUNDS, float(own.batch_s_uc[u, 0]))
-            k = work.pairs.index((unit.cut, unit.microbatch))
-            times = (own.forward_s_kct[k, 0], own.backward_s_kct[k, 0])
-            placed_s = solver.placed_bound_s(work, unit, memory, times)
+            mapped_s, placed_s = mapped_stages(solver, work, unit, memory, own)
+            self._unit(design, m, unit, memory, true, MAPPED, mapped_s)
             self._unit(design, m, unit, memory, true, PLACED, placed_s)
-            self._unit(design, m, unit, memory, true, MAPPED, solver.bound_batch_s(work, unit, memory))
             self._unit(design, m, unit, memory, true, HURRIED, solver.hurried_bound_s(work, unit, memory))
             answer = solver.solve(work, unit, memory, math.inf)
             self._unit(design, m, unit, memory, true, SOLVED, answer.bound_s)

@@ -15,9 +15,10 @@ from hypothesis import strategies as st
 from rephaze.place.full import line_items as codes
 from rephaze.place.full.branching import BranchingSolver
 from rephaze.place.full.groups import Network, PlanGroups
+from rephaze.place.full.layout_cuts import GRAPH, ITEM, LAYOUT
 from rephaze.place.full.layouts import layouts
 from rephaze.place.full.line_layouts import Wanted, graph_totals
-from rephaze.place.full.line_search import GRAPH, ITEM, LAYOUT, LineSearch, Order, bound_layouts
+from rephaze.place.full.line_search import LineSearch, Order, bound_layouts
 from rephaze.place.full.line_solver import SCHEDULES, LineSolver, levels_of
 from rephaze.place.full.lines import is_line, times_of
 from rephaze.place.full.link import gathered_passes

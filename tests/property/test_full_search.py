@@ -5,6 +5,7 @@ import math
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -17,6 +18,7 @@ from rephaze.search.evaluator import SpaceEvaluator
 from rephaze.types.full import PlanFamily
 from rephaze.types.search import Objective, SearchStatus
 from rephaze.verify.run_check import verify_run
+from tests.kits.mapped_stages import mapped_stages
 
 _spec = importlib.util.spec_from_file_location("search_cases", Path(__file__).with_name("search_cases.py"))
 search_cases = importlib.util.module_from_spec(_spec)
@@ -56,13 +58,10 @@ def test_each_bound_is_above_the_next_and_the_truth(seed, model):
     for design in designs:
         solver, memory, best = space.solver(design), space.memory_options(design)[-1], 0.0
         for u, unit in enumerate(work.units):
-            pair = work.pairs.index((unit.cut, unit.microbatch))
-            layer_s = (bounds[0].forward_s_kct[pair, design], bounds[0].backward_s_kct[pair, design])
             answer = solver.solve(work, unit, memory, math.inf)
             for bound_s in (
                 bounds[0].batch_s_uc[u, design],
-                solver.placed_bound_s(work, unit, memory, layer_s),
-                solver.bound_batch_s(work, unit, memory),
+                *mapped_stages(solver, work, unit, memory, bounds[0].chip(design)),
                 solver.hurried_bound_s(work, unit, memory),
             ):
                 assert bound_s <= answer.bound_s * ROUNDING
@@ -84,13 +83,17 @@ def test_no_form_of_a_cut_sequence_beats_its_bound(seed):
     space = SpaceEvaluator(asked)
     work, solver = space.works[0], space.solver(0)
     bounds = space.unit_bounds([0])[0]
-    for pair, (cut, microbatch) in enumerate(work.pairs):
-        for direction, bound_s_kct in enumerate((bounds.forward_s_kct, bounds.backward_s_kct)):
+    finer = solver.finer_bounds(work, space.memory_options(0)[-1], bounds)
+    for (cut, microbatch), k in work.class_of.items():
+        finer.map_class(k, np.array([0]))
+        for name, direction in (("forward_s_kct", 0), ("backward_s_kct", 1), ("input_s_kct", 2)):
             for kind in range(len(work.passes(cut))):
-                least = min(
-                    form_times.cycles for form_times in solver.form_times(work, cut, microbatch, kind, direction)
-                )
-                assert bound_s_kct[pair, 0, kind] <= least / solver.chip.clock_hz * ROUNDING
+                for form, own in enumerate(work.all_forms(cut)):
+                    table = solver.pass_table(work, cut, microbatch, kind, direction, form)
+                    cycles = solver.schedule(own.passes[kind][direction], table).makespan_cycles
+                    least_s = cycles / solver.chip.clock_hz * ROUNDING
+                    assert getattr(bounds, name)[k, 0, kind] <= getattr(finer.bounds, name)[k, 0, kind]
+                    assert getattr(finer.bounds, name)[k, 0, kind] <= least_s
 
 
 def test_verify_derives_the_answer_again(tmp_path):

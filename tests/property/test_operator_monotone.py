@@ -271,22 +271,18 @@ def test_a_wider_array_does_not_slow_a_product_whose_side_operand_binds_the_buff
 def test_bounds_shares_and_utilisation(op, chip):
     both = chip_table([chip])
     exact, bound = table_of(op, both), table_of(op, both, exact=False)
+    # Mode by mode: no less time, and what is held of the bandwidths meanwhile is the same.
+    every = modes_of(op, chip)
+    assert bound.all_cores_m.tolist() == every.all_cores_m.tolist()
+    assert (every.cycles_om >= bound.cycles_moc[:, :, 0].T).all()
+    assert bound.hbm_share_om.tolist() == every.hbm_share_om.tolist()
+    assert bound.buffer_share_om.tolist() == every.buffer_share_om.tolist()
     for mode in ("one_core", "all_cores"):
-        cycles, least = getattr(exact, f"{mode}_cycles_oc"), getattr(bound, f"{mode}_cycles_oc")
-        assert (least <= cycles).all()
         for level in ("hbm", "buffer"):
             share = getattr(exact, f"{mode}_{level}_share_oc")
             assert (share >= 0).all()
             assert (share <= 1).all()
-        # Whatever mode is chosen takes no less time, and holds no less of the bandwidths times time.
-        every = modes_of(op, chip)
-        own = every.all_cores_m == (mode == "all_cores")
-        assert (least <= every.cycles_om[:, own]).all()
-        held = np.maximum(every.hbm_share_om, every.buffer_share_om)[:, own] * every.cycles_om[:, own]
-        for level in ("hbm", "buffer"):
-            least_held = getattr(bound, f"{mode}_{level}_share_oc") * least
-            assert (least_held <= held * (1 + 1e-9) + 1e-6).all()
-        possible = cycles < IMPOSSIBLE_CYCLES
+        possible = getattr(exact, f"{mode}_cycles_oc") < IMPOSSIBLE_CYCLES
         assert (getattr(exact, f"{mode}_j_oc")[possible] >= 0).all()
     if op.gemm is not None:
         ideal = op.num_flops.at(2) / 2 / chip.num_macs

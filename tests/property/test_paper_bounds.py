@@ -24,6 +24,7 @@ from rephaze.search.settings import resolve_settings
 from rephaze.search.unshared_time import UnsharedTime
 from rephaze.types.schedule import Exclusion
 from rephaze.types.search import Aggregate, Objective
+from tests.kits.mapped_stages import mapped_stages
 
 _spec = importlib.util.spec_from_file_location("search_cases", Path(__file__).with_name("search_cases.py"))
 search_cases = importlib.util.module_from_spec(_spec)
@@ -78,13 +79,12 @@ def check_sieves(asked):
             for u in np.argsort(own.batch_s_uc[:, design])[:NUM_UNITS]:
                 unit = work.units[u]
                 best_s = solver.solve(work, unit, memory, math.inf).batch_s
-                pair = work.pairs.index((unit.cut, unit.microbatch))
-                times = (own.forward_s_kct[pair, design], own.backward_s_kct[pair, design])
+                mapped_s, placed_s = mapped_stages(solver, work, unit, memory, own.chip(design))
                 found = {
                     "device time": float(device_s[design]),
                     "layer bounds": float(own.batch_s_uc[u, design]),
-                    "plans on layer bounds": solver.placed_bound_s(work, unit, memory, times),
-                    "mapped operators": solver.bound_batch_s(work, unit, memory),
+                    "mapped operators": mapped_s,
+                    "plans on mapped operators": placed_s,
                 }
                 above = {name: bound_s for name, bound_s in found.items() if bound_s > best_s * ROUNDING}
                 assert not above, f"{best_s} s on {space.census.chips.chip(design)} with {unit}: {above}"

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from rephaze.schedule.bounds import lower_bounds
 from rephaze.schedule.structure import compile_structure
-from rephaze.types.latency import IMPOSSIBLE_CYCLES, Engine, LatencyTable
+from rephaze.types.latency import IMPOSSIBLE_CYCLES, Engine, ModeBounds
 from rephaze.types.schedule import Exclusion, ScheduleStatus
 from tests.kits.latency_schedules import schedule_on_chip, serial_makespans
 
@@ -19,23 +19,17 @@ def layers(draw, num_chips=4):
     rng = np.random.default_rng(draw(st.integers(0, 10**6)))
     shape = (size, num_chips)
     free = np.array([engine is Engine.NONE for engine in engines])[:, None]
-    one = np.where(free, 0, rng.integers(0, 60, shape))
-    every = np.where(free, 0, rng.integers(0, 60, shape))
-    one[~free[:, 0] & (rng.random(size) < 0.05)] = IMPOSSIBLE_CYCLES
-    every[(rng.random(shape) < 0.05) & ~free] = IMPOSSIBLE_CYCLES
+    num_modes = draw(st.sampled_from([2, 4]))
+    cycles = np.where(free, 0, rng.integers(0, 60, (num_modes, *shape)))
+    cycles[0, ~free[:, 0] & (rng.random(size) < 0.05)] = IMPOSSIBLE_CYCLES
+    cycles[1, (rng.random(shape) < 0.05) & ~free] = IMPOSSIBLE_CYCLES
     scale = draw(st.sampled_from([0.0, 0.5, 1.0]))
-    shares = [np.round(scale * rng.random(shape), 2) for _ in range(4)]
-    table = LatencyTable(
-        op_names=tuple(f"o{o}" for o in range(size)),
-        engines=engines,
-        one_core_cycles_oc=one.astype(np.int64),
-        all_cores_cycles_oc=every.astype(np.int64),
-        one_core_j_oc=np.zeros(shape),
-        all_cores_j_oc=np.zeros(shape),
-        one_core_hbm_share_oc=shares[0],
-        all_cores_hbm_share_oc=shares[1],
-        one_core_buffer_share_oc=shares[2],
-        all_cores_buffer_share_oc=shares[3],
+    shares = [np.round(scale * rng.random((size, num_modes)), 2) for _ in range(2)]
+    table = ModeBounds(
+        all_cores_m=np.tile([False, True], num_modes // 2),
+        cycles_moc=cycles.astype(np.int64),
+        hbm_share_om=shares[0],
+        buffer_share_om=shares[1],
     )
     cores = rng.integers(1, 5, (2, num_chips))
     return (
@@ -73,18 +67,11 @@ def test_bounds_bracket_every_optimum(layer):
 
 def test_the_bound_of_a_chain_is_exact():
     engines = (Engine.TENSOR, Engine.VECTOR, Engine.LINK)
-    zero = np.zeros((3, 2))
-    table = LatencyTable(
-        op_names=("a", "b", "c"),
-        engines=engines,
-        one_core_cycles_oc=np.array([[9, 8], [5, 5], [3, 3]], dtype=np.int64),
-        all_cores_cycles_oc=np.array([[4, 9], [6, 6], [3, 3]], dtype=np.int64),
-        one_core_j_oc=zero,
-        all_cores_j_oc=zero,
-        one_core_hbm_share_oc=zero,
-        all_cores_hbm_share_oc=zero,
-        one_core_buffer_share_oc=zero,
-        all_cores_buffer_share_oc=zero,
+    table = ModeBounds(
+        all_cores_m=np.array([False, True]),
+        cycles_moc=np.array([[[9, 8], [5, 5], [3, 3]], [[4, 9], [6, 6], [3, 3]]], dtype=np.int64),
+        hbm_share_om=np.zeros((3, 2)),
+        buffer_share_om=np.zeros((3, 2)),
     )
     cores = np.array([2, 2])
     structure = compile_structure(engines, [(0, 1), (1, 2)])

@@ -19,6 +19,7 @@ from rephaze.search.device_time import device_time_batch_s
 from rephaze.search.evaluator import SpaceEvaluator
 from rephaze.types.search import Aggregate, Objective
 from rephaze.units import GIB, MIB
+from tests.kits.mapped_stages import mapped_stages
 
 _spec = importlib.util.spec_from_file_location("search_cases", Path(__file__).with_name("search_cases.py"))
 search_cases = importlib.util.module_from_spec(_spec)
@@ -96,11 +97,12 @@ def test_each_bound_is_above_the_next_and_the_truth(seed, scenario, objective):
         solver, memories = space.solver(design), space.memory_options(design)
         best, largest = 0.0, memories[-1]
         for u, unit in enumerate(work.units):
-            bound_s = max(bounds[0].batch_s_uc[u, design], solver.bound_batch_s(work, unit, largest))
+            own = bounds[0].chip(design)
+            bound_s = max(own.batch_s_uc[u, 0], *mapped_stages(solver, work, unit, largest, own))
             # Every memory, whatever the objective: of those it does not price, none may beat the largest.
             for memory in memories:
                 answer = solver.solve(work, unit, memory, math.inf)
-                mapped_s = solver.bound_batch_s(work, unit, memory)
+                mapped_s = max(mapped_stages(solver, work, unit, memory, own))
                 assert max(bound_s, mapped_s) <= answer.bound_s * ROUNDING
                 assert answer.bound_s <= answer.batch_s
                 worth = space.valuation.worth(design, memory.hbm_bytes)

@@ -1,7 +1,10 @@
 """Compiled code: few arguments, and made anew when a file changes whose constants or records went into it."""
 
 import ast
+import os
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -12,13 +15,20 @@ from rephaze import compiled
 PACKAGE = Path(rephaze.__file__).parent
 ROOMS = ("estimate", "schedule", "place")
 MOST_ARGUMENTS = 8
+DECORATORS = {"kernel", "kernel_in_place", "inner", "inner_in_place", "compiled", "entry"}
+MISSES = """
+from rephaze.place.full.pass_clock import turn_of
+
+assert turn_of(5, 0, 0, 2, 2) == (3, 0)
+print(sum(turn_of.stats.cache_misses.values()), sum(turn_of.stats.cache_hits.values()))
+"""
 
 
 def compiled_functions(tree):
     for node in ast.walk(tree):
         if isinstance(node, ast.FunctionDef):
             names = {ast.unparse(mark).partition("(")[0] for mark in node.decorator_list}
-            if names & {"kernel", "inner", "compiled", "entry"}:
+            if names & DECORATORS:
                 yield node
 
 
@@ -62,3 +72,19 @@ def test_a_change_anywhere_in_the_room_or_the_records_gives_compiled_code_anothe
     (copy / changed).write_text((copy / changed).read_text() + "\n# changed\n")
     assert digest() != before
     compiled._digest_of.cache_clear()
+
+
+def test_of_processes_that_start_together_one_compiles_and_the_others_read(tmp_path):
+    environment = os.environ | {"NUMBA_CACHE_DIR": str(tmp_path)}
+    started = [
+        subprocess.Popen([sys.executable, "-c", MISSES], env=environment, stdout=subprocess.PIPE, text=True)
+        for _ in range(3)
+    ]
+    counts = [process.communicate(timeout=300)[0].split() for process in started]
+    assert sorted(counts) == [["0", "1"], ["0", "1"], ["1", "0"]]
+
+
+def test_a_number_is_not_compiled_in():
+    made = [compiled.unfolded(7), compiled.unfolded(True)]
+    assert made == [7, True]
+    assert [str(compiled.type_like(one)) for one in made] == ["int64", "bool"]

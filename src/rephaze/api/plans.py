@@ -124,15 +124,20 @@ def place_problems(
         why: As in ``place_model``; files of format 2 have more choices.
         on_step: Told what is being done.
     """
-    _ready(None, on_step)
     from rephaze.place.problem_file import parse_problem
     from rephaze.place.why_not import parse_limits
 
     on_step("placing")
+    is_ready = False
 
     def placed(label: str, data: dict[str, Any]) -> PlacedModel | FullAnswer:
+        nonlocal is_ready
         if is_full(data):
             return place_full_problem(label, data, why)
+        if not is_ready:  # only where it is asked for: files of format 2 have a solver of their own
+            _ready(None, on_step)
+            on_step("placing")
+            is_ready = True
         return _placed(label, parse_problem(data), parse_limits(why) if why else None)
 
     return answer_all(paths, placed)

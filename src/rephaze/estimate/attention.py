@@ -9,10 +9,13 @@ Axis letters: c = chip.
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 
+from rephaze.compiled import inner, kernel
 from rephaze.estimate.arrays import Floats, Ints
-from rephaze.estimate.costs import ELEMENT_BYTES, ChipRates, ModeCost, OpCost, bounded_by_memory
+from rephaze.estimate.costs import ELEMENT_BYTES, ChipRates, ModeCost, OpCost
 from rephaze.estimate.vector import LANE_OP_BYTES, lane_cycles, traffic_energy_j, vector_energy_j
 from rephaze.estimate.vector_weights import lane_ops
 from rephaze.types.graph import AttentionDims, Op
@@ -95,57 +98,105 @@ def _mode(
     keys = computed_keys(dims)
     hbm = float(op.input_bytes.at(microbatch) + op.output_bytes.at(microbatch))
     hbm_c = np.full(len(rates), hbm)
-    scores = _num_scores(dims, microbatch)
-    per_score = _lane_ops_a_score(dims)
-    vector_c = attention_lane_cycles(op, microbatch, lanes_c)
-    best_cycles = np.full(len(rates), np.inf)
-    best_buffer = np.zeros(len(rates))
-    least_buffer = np.full(len(rates), np.inf)
-    for rows in BLOCK_ROWS:
-        if rows > BLOCK_ROWS[0] and rows // 2 >= dims.query_len:
-            break
-        fits_c = _block_bytes(dims, rows) <= rates.chips.tensor_scratchpad_bytes
-        num_blocks = heads * -(-dims.query_len // rows)
-        compute_c = np.ceil(num_blocks / cores_c) * _block_cycles(dims, min(rows, dims.query_len), keys, rates)
-        passes = -(-dims.query_len // rows)
-        key_value = heads * keys * (dims.head_dim + dims.value_dim) * ELEMENT_BYTES * (2 if dims.backward else 1)
-        buffer_c = np.full(len(rates), hbm + max(0, passes - 1) * key_value)
-        cycles_c = bounded_by_memory(np.maximum(compute_c, vector_c), hbm_c, buffer_c, rates)
-        can_run_c = fits_c | (rows == BLOCK_ROWS[0])
-        better_c = (cycles_c < best_cycles) & can_run_c
-        # With less bandwidth larger blocks, which move less, may be the fastest.
-        least_buffer = np.where(can_run_c, np.minimum(least_buffer, buffer_c), least_buffer)
-        best_cycles = np.where(better_c, cycles_c, best_cycles)
-        best_buffer = np.where(better_c, buffer_c, best_buffer)
+    # What is read again for every block of rows but the first.
+    key_value = heads * keys * (dims.head_dim + dims.value_dim) * ELEMENT_BYTES * (2 if dims.backward else 1)
+    block = _Block(
+        heads=float(heads),
+        query_len=dims.query_len,
+        keys=float(keys),
+        head_dim=float(dims.head_dim),
+        value_dim=float(dims.value_dim),
+        backward=dims.backward,
+        hbm_bytes=hbm,
+        key_value_bytes=float(key_value),
+    )
+    chips = rates.chips
+    on_chips = _OnChips(
+        width_c=chips.tensor_width,
+        depth_c=chips.tensor_depth,
+        scratchpad_bytes_c=chips.tensor_scratchpad_bytes,
+        cores_c=cores_c,
+        vector_cycles_c=attention_lane_cycles(op, microbatch, lanes_c),
+        hbm_bytes_per_cycle_c=rates.hbm_bytes_per_cycle_c,
+        buffer_bytes_per_cycle_c=rates.buffer_bytes_per_cycle_c,
+    )
+    best_cycles, best_buffer = np.empty(len(rates)), np.empty(len(rates))
+    _fill_best(block, on_chips, best_cycles, best_buffer)
+    scores, per_score = _num_scores(dims, microbatch), _lane_ops_a_score(dims)
     return ModeCost(
         cycles_c=best_cycles,
         hbm_bytes_c=hbm_c,
         buffer_bytes_c=best_buffer,
         energy_j_c=_energy_j(op, dims, microbatch, rates, scores, per_score, hbm_c, best_buffer),
-        least_buffer_bytes_c=least_buffer,
     )
 
 
-def _block_bytes(dims: AttentionDims, rows: int) -> int:
-    """Scratchpad a block needs: queries, output sums, and one array-wide strip of scores."""
-    return rows * (dims.head_dim * ELEMENT_BYTES + dims.value_dim * ACCUMULATOR_BYTES)
+class _Block(NamedTuple):
+    """What blocks of query rows are cut from."""
+
+    heads: float
+    query_len: int
+    keys: float
+    head_dim: float
+    value_dim: float
+    backward: bool
+    hbm_bytes: float
+    key_value_bytes: float
 
 
-def _block_cycles(dims: AttentionDims, rows: int, keys: float, rates: ChipRates) -> Floats:
-    """Cycles of one core on one block: every product streams its rows through the array tile by tile.
+class _OnChips(NamedTuple):
+    """What it runs on, an entry a chip."""
+
+    width_c: Ints
+    depth_c: Ints
+    scratchpad_bytes_c: Ints
+    cores_c: Ints
+    vector_cycles_c: Floats
+    hbm_bytes_per_cycle_c: Floats
+    buffer_bytes_per_cycle_c: Floats
+
+
+@kernel
+def _fill_best(block: _Block, chips: _OnChips, cycles_c: Floats, buffer_bytes_c: Floats) -> None:
+    """Fill in the cycles of the fastest size of blocks, and what it moves through the buffer."""
+    heads, query_len, keys, backward = block.heads, block.query_len, block.keys, block.backward
+    # Unpacked once: every field access of a tuple in compiled code counts references.
+    width_c, depth_c, scratchpad_bytes_c = chips.width_c, chips.depth_c, chips.scratchpad_bytes_c
+    cores_c, vector_c = chips.cores_c, chips.vector_cycles_c
+    hbm_bytes_per_cycle_c, buffer_bytes_per_cycle_c = chips.hbm_bytes_per_cycle_c, chips.buffer_bytes_per_cycle_c
+    for c in range(len(cycles_c)):
+        cycles_c[c], buffer_bytes_c[c] = np.inf, 0.0
+        hbm_cycles = block.hbm_bytes / hbm_bytes_per_cycle_c[c]
+        row_cycles = _row_cycles(keys, block.head_dim, block.value_dim, backward, width_c[c], depth_c[c])
+        for rows in BLOCK_ROWS:
+            if rows > BLOCK_ROWS[0] and rows // 2 >= query_len:
+                break
+            # Scratchpad for queries, output sums, and one array-wide strip of scores.
+            needed = rows * (block.head_dim * ELEMENT_BYTES + block.value_dim * ACCUMULATOR_BYTES)
+            if needed > scratchpad_bytes_c[c] and rows > BLOCK_ROWS[0]:
+                continue
+            passes = -(-query_len // rows)
+            compute = np.ceil(heads * passes / cores_c[c]) * (row_cycles * min(rows, query_len))
+            moved = block.hbm_bytes + max(0, passes - 1) * block.key_value_bytes
+            cycles = max(compute, vector_c[c], hbm_cycles, moved / buffer_bytes_per_cycle_c[c])
+            if cycles < cycles_c[c]:
+                cycles_c[c], buffer_bytes_c[c] = cycles, moved
+
+
+@inner
+def _row_cycles(keys: float, head_dim: float, value_dim: float, backward: bool, width: int, depth: int) -> float:
+    """Cycles of one core on a row of a block: every product streams its rows through the array tile by tile.
 
     Tiles of one product follow each other without a gap (weights are loaded behind the stream), so the array's
     fill is paid once a block; it is below a percent for the rows in use here and left out.
     """
-    width_c, depth_c = rates.chips.tensor_width, rates.chips.tensor_depth
-    products = BACKWARD_PRODUCTS if dims.backward else FORWARD_PRODUCTS
-    total: Floats = np.zeros(len(rates))
-    for of_keys, count in products:
-        inner = dims.head_dim if of_keys else keys
-        outer = keys if of_keys else dims.value_dim
-        straight = np.ceil(inner / width_c) * np.ceil(outer / depth_c)
-        turned = np.ceil(outer / width_c) * np.ceil(inner / depth_c)
-        total = total + count * np.minimum(straight, turned) * rows
+    total = 0.0
+    for of_keys, count in BACKWARD_PRODUCTS if backward else FORWARD_PRODUCTS:
+        within = head_dim if of_keys else keys
+        along = keys if of_keys else value_dim
+        straight = np.ceil(within / width) * np.ceil(along / depth)
+        turned = np.ceil(along / width) * np.ceil(within / depth)
+        total += count * min(straight, turned)
     return total
 
 

@@ -56,8 +56,6 @@ class ModeCost:
     hbm_bytes_c: Floats
     buffer_bytes_c: Floats
     energy_j_c: Floats
-    least_buffer_bytes_c: Floats | None = None
-    """What the mode moves at least, whatever bandwidth it is given, where that is less than ``buffer_bytes_c``."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -6,7 +6,9 @@ Axis letters: o = operator, c = chip.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 
@@ -16,13 +18,14 @@ from rephaze.estimate.collectives import group_collective_s, paper_collective_s,
 from rephaze.estimate.costs import ELEMENT_BYTES, ChipRates, ModeCost, OpCost, chip_rates, share_of, whole_cycles
 from rephaze.estimate.estimate_model import EstimateModel
 from rephaze.estimate.gemm_costs import Dims, GemmColumns, GemmMemo
+from rephaze.estimate.op_at import OpAt, op_at
 from rephaze.estimate.vector import lane_cycles, paper_vector_cost, vector_cost, vector_energy_j
 from rephaze.estimate.vector_weights import paper_lane_cycles
 from rephaze.types.chip import ChipTable
 from rephaze.types.cluster import Cluster
 from rephaze.types.energy import AccessEnergy
 from rephaze.types.graph import CollectiveDims, Op, OpGraph, OpKind
-from rephaze.types.latency import IMPOSSIBLE_CYCLES, Engine, LatencyTable, ModeTable
+from rephaze.types.latency import IMPOSSIBLE_CYCLES, Engine, LatencyTable, ModeBounds, ModeTable
 
 MapGemm = Callable[[GemmColumns, Dims, float], ModeCost]
 """Columns, dimensions, side bytes to cost."""
@@ -59,6 +62,14 @@ class _ModeRows:
     buffer_share_oc: Floats
 
 
+class OpBound(NamedTuple):
+    """One operator on many chips: no mode takes fewer cycles."""
+
+    cycles_mc: Ints
+    uses_hbm: bool
+    uses_buffer: bool
+
+
 class Estimator:
     """Operators on a set of chips under one cost model.
 
@@ -89,37 +100,69 @@ class Estimator:
         wide_one, wide_all = (wider._one_core, wider._all_cores) if wider else (None, None)
         self._one_core: GemmColumns = GemmColumns(self.rates, one, model, self.memo, wide_one)
         self._all_cores: GemmColumns = GemmColumns(self.rates, chips.num_tensor_cores, model, self.memo, wide_all)
-        self._half: Estimator | None = None
-        self._costs: dict[tuple[tuple[object, ...], int], OpCost] = {}
+        self._costs: dict[tuple[object, ...], OpCost] = {}
+        self._least: dict[tuple[tuple[object, ...], bool], OpBound] = {}
+        self._fastest: dict[tuple[tuple[object, ...], bool], Ints] = {}
 
     def exact(self, graph: OpGraph, microbatch: int) -> LatencyTable:
         """Every operator of the graph, GEMMs by the mapper."""
-        return self._table(graph, microbatch, GemmColumns.exact, GemmColumns.exact)
+        return self._table(graph, microbatch)
 
-    def nearly_exact(self, graph: OpGraph, microbatch: int) -> LatencyTable:
-        """As ``bound``, with the cycles of ``exact`` on all cores: half the mapping, for bounds on schedules."""
-        mappers = GemmColumns.bound, GemmColumns.with_least_bytes
-        return self._least_held(self._table(graph, microbatch, *mappers, least_bytes=True))
+    def bound(self, graph: OpGraph, microbatch: int) -> ModeBounds:
+        """No more than any of ``modes`` in cycles; GEMMs in closed form."""
+        found = [None if op.kind is OpKind.VIEW else self.least(op_at(op, microbatch)) for op in graph.ops]
+        return self.mode_bounds(found)
 
-    def bound(self, graph: OpGraph, microbatch: int) -> LatencyTable:
-        """No more than any of ``modes`` in cycles, and in cycles times bandwidth held; GEMMs in closed form."""
-        mappers = GemmColumns.bound, GemmColumns.bound
-        return self._least_held(self._table(graph, microbatch, *mappers, least_bytes=True))
+    def least(self, op: OpAt, *, is_mapped: bool = False) -> OpBound:
+        """Cycles that no mode of one operator goes below.
+
+        Args:
+            op: The operator.
+            is_mapped: On all cores a GEMM takes what its mapping does: half the work of mapping all modes.
+        """
+        at = (op.key, is_mapped)
+        if at not in self._least:
+            mappers = GemmColumns.bound, GemmColumns.exact if is_mapped else GemmColumns.bound
+            costs = [one.op_cost(op.op, op.microbatch, *mappers) for one in self._by_share]
+            cycles_mc = np.stack([mode.cycles_c for cost in costs for mode in (cost.one_core, cost.all_cores)])
+            moved = costs[0].all_cores
+            self._least[at] = OpBound(
+                self._whole_ticks(whole_cycles(cycles_mc)),
+                bool(moved.hbm_bytes_c[0] > 0),
+                bool(moved.buffer_bytes_c[0] > 0),
+            )
+        return self._least[at]
+
+    def fastest(self, op: OpAt, *, is_mapped: bool = False) -> Ints:
+        """Cycles that one operator takes at least on each chip, in whatever mode; as ``least``."""
+        at = (op.key, is_mapped)
+        if at not in self._fastest:
+            self._fastest[at] = self.least(op, is_mapped=is_mapped).cycles_mc.min(axis=0)
+        return self._fastest[at]
+
+    def mode_bounds(self, found: Sequence[OpBound | None]) -> ModeBounds:
+        """What was found of each operator as one table; None takes no time."""
+        share_m = self._share_m
+        cycles_moc = np.zeros((len(share_m), len(found), len(self.rates)), dtype=np.int64)
+        uses = np.zeros((2, len(found), 1))
+        for o, one in enumerate(found):
+            if one is not None:
+                cycles_moc[:, o] = one.cycles_mc
+                uses[:, o, 0] = one.uses_hbm, one.uses_buffer
+        return ModeBounds(
+            all_cores_m=np.tile([False, True], len(self._by_share)),
+            cycles_moc=cycles_moc,
+            hbm_share_om=uses[0] * share_m,
+            buffer_share_om=uses[1] * share_m,
+        )
 
     def modes(self, graph: OpGraph, microbatch: int) -> ModeTable:
         """Every operator of the graph on the one chip there is, in every way it may run (docs/how-it-works.md)."""
         assert len(self.rates) == 1
-        full = self._table(graph, microbatch, GemmColumns.exact, GemmColumns.exact)
-        tables, shares = [full], [1.0]
-        if self.model.has_memory_terms:
-            if self._half is None:
-                chips, energy = self.rates.chips, self.rates.energy
-                self._half = Estimator(chips, energy, self.cluster, self.model, self.memo, HALF, wider=self)
-            tables.append(self._half.exact(graph, microbatch))
-            shares.append(HALF)
+        tables = [one.exact(graph, microbatch) for one in self._by_share]
+        full = tables[0]
         uses_hbm_o = np.maximum(full.one_core_hbm_share_oc, full.all_cores_hbm_share_oc) > 0
         uses_buffer_o = np.maximum(full.one_core_buffer_share_oc, full.all_cores_buffer_share_oc) > 0
-        share_m = np.repeat(shares, 2)
         cycles_om = np.hstack(
             [c for table in tables for c in (table.one_core_cycles_oc, table.all_cores_cycles_oc)]
         )
@@ -127,31 +170,26 @@ class Estimator:
             op_names=full.op_names,
             engines=full.engines,
             all_cores_m=np.tile([False, True], len(tables)),
-            cycles_om=_whole_ticks(cycles_om) if self.model.has_memory_terms else cycles_om,
+            cycles_om=self._whole_ticks(cycles_om),
             energy_j_om=np.hstack([j for table in tables for j in (table.one_core_j_oc, table.all_cores_j_oc)]),
-            hbm_share_om=uses_hbm_o * share_m,
-            buffer_share_om=uses_buffer_o * share_m,
+            hbm_share_om=uses_hbm_o * self._share_m,
+            buffer_share_om=uses_buffer_o * self._share_m,
         )
 
-    def _least_held(self, table: LatencyTable) -> LatencyTable:
-        """The table with what an operator holds of a bandwidth at least: what it moves, and never less than half.
-
-        Both bandwidths are handed out together, so one of them stands for both.
-        """
+    @cached_property
+    def _by_share(self) -> tuple[Estimator, ...]:
+        """This one, and another for half of the bandwidths where operators share them."""
         if not self.model.has_memory_terms:
-            return table
+            return (self,)
+        chips, energy = self.rates.chips, self.rates.energy
+        return self, Estimator(chips, energy, self.cluster, self.model, self.memo, HALF, wider=self)
 
-        def held(hbm_share_oc: Floats, buffer_share_oc: Floats) -> Floats:
-            most = np.maximum(hbm_share_oc, buffer_share_oc)
-            return np.where(most > 0, np.maximum(most, HALF), 0.0)
+    @property
+    def _share_m(self) -> Floats:
+        return np.repeat([1.0, HALF][: len(self._by_share)], 2)
 
-        return replace(
-            table,
-            one_core_hbm_share_oc=held(table.one_core_hbm_share_oc, table.one_core_buffer_share_oc),
-            all_cores_hbm_share_oc=held(table.all_cores_hbm_share_oc, table.all_cores_buffer_share_oc),
-            one_core_buffer_share_oc=np.zeros_like(table.one_core_buffer_share_oc),
-            all_cores_buffer_share_oc=np.zeros_like(table.all_cores_buffer_share_oc),
-        )
+    def _whole_ticks(self, cycles: Ints) -> Ints:
+        return whole_ticks(cycles) if self.model.has_memory_terms else cycles
 
     def op_cost(
         self,
@@ -171,25 +209,10 @@ class Estimator:
             return vector_cost(op, microbatch, self.rates)
         return paper_vector_cost(op, microbatch, self.rates)
 
-    def _table(
-        self,
-        graph: OpGraph,
-        microbatch: int,
-        map_one_core: MapGemm,
-        map_all_cores: MapGemm,
-        *,
-        least_bytes: bool = False,
-    ) -> LatencyTable:
-        # Layers repeat operators of one shape (three projections, two norms): each is costed once.
-        known: dict[tuple[object, ...], OpCost] = {}
-        costs: list[OpCost | None] = []
-        for op in graph.ops:
-            key = _shape_key(op)
-            if op.kind is not OpKind.VIEW and key not in known:
-                known[key] = self._remembered(op, key, microbatch, map_one_core, map_all_cores)
-            costs.append(known.get(key))
-        one = _mode_rows([None if cost is None else cost.one_core for cost in costs], self.rates, least_bytes)
-        all_ = _mode_rows([None if cost is None else cost.all_cores for cost in costs], self.rates, least_bytes)
+    def _table(self, graph: OpGraph, microbatch: int) -> LatencyTable:
+        costs = [None if op.kind is OpKind.VIEW else self._cost(op_at(op, microbatch)) for op in graph.ops]
+        one = _mode_rows([None if cost is None else cost.one_core for cost in costs], self.rates)
+        all_ = _mode_rows([None if cost is None else cost.all_cores for cost in costs], self.rates)
         return LatencyTable(
             op_names=tuple(op.name for op in graph.ops),
             engines=tuple(engine_of(op) for op in graph.ops),
@@ -203,21 +226,11 @@ class Estimator:
             all_cores_buffer_share_oc=all_.buffer_share_oc,
         )
 
-    def _remembered(
-        self,
-        op: Op,
-        key: tuple[object, ...],
-        microbatch: int,
-        map_one_core: MapGemm,
-        map_all_cores: MapGemm,
-    ) -> OpCost:
-        """The cost of an operator; what is not mapped is the same in bounds and in exact tables."""
-        if op.kind is OpKind.GEMM:
-            return self.op_cost(op, microbatch, map_one_core, map_all_cores)
-        at = (key, microbatch)
-        if at not in self._costs:
-            self._costs[at] = self.op_cost(op, microbatch)
-        return self._costs[at]
+    def _cost(self, op: OpAt) -> OpCost:
+        # Layers repeat operators of one shape (three projections, two norms): each is costed once.
+        if op.key not in self._costs:
+            self._costs[op.key] = self.op_cost(op.op, op.microbatch)
+        return self._costs[op.key]
 
     def _gemm_cost(self, op: Op, microbatch: int, map_one_core: MapGemm, map_all_cores: MapGemm) -> OpCost:
         assert op.gemm is not None
@@ -266,16 +279,15 @@ class Estimator:
         return OpCost(one_core=mode, all_cores=mode)
 
 
-def _mode_rows(costs: Sequence[ModeCost | None], rates: ChipRates, least_bytes: bool) -> _ModeRows:
+def _mode_rows(costs: Sequence[ModeCost | None], rates: ChipRates) -> _ModeRows:
     """What operators take in one mode; views, which have no cost, take nothing."""
     shape = (len(costs), len(rates))
     time_oc, energy_j_oc, hbm_bytes_oc, buffer_bytes_oc = (np.zeros(shape) for _ in range(4))
     for o, cost in enumerate(costs):
         if cost is None:
             continue
-        is_less = least_bytes and cost.least_buffer_bytes_c is not None
         time_oc[o], energy_j_oc[o], hbm_bytes_oc[o] = cost.cycles_c, cost.energy_j_c, cost.hbm_bytes_c
-        buffer_bytes_oc[o] = cost.least_buffer_bytes_c if is_less else cost.buffer_bytes_c
+        buffer_bytes_oc[o] = cost.buffer_bytes_c
     cycles_oc = whole_cycles(time_oc)
     return _ModeRows(
         cycles_oc=cycles_oc,
@@ -301,13 +313,9 @@ def _link_cost(dims: CollectiveDims, payload: float, estimator: Estimator) -> Mo
     return ModeCost(cycles_c=slowest, hbm_bytes_c=moved * one, buffer_bytes_c=0 * one, energy_j_c=energy_j)
 
 
-def _shape_key(op: Op) -> tuple[object, ...]:
-    """All a cost depends on: operators that agree here cost the same."""
-    return (op.kind, op.gemm, op.attention, op.collective, op.vector, op.input_bytes, op.output_bytes)
-
-
-def _whole_ticks(cycles_om: Ints) -> Ints:
-    possible = cycles_om < IMPOSSIBLE_CYCLES
-    _, num_bits = np.frexp(cycles_om.astype(np.float64))
-    tick_om = np.maximum(TICK_CYCLES, 1 << np.maximum(num_bits.astype(np.int64) - SIGNIFICANT_BITS, 0))
-    return np.where(possible, -(-cycles_om // tick_om) * tick_om, cycles_om)
+def whole_ticks(cycles: Ints) -> Ints:
+    """Cycles rounded up to whole ticks, which keeps their order."""
+    possible = cycles < IMPOSSIBLE_CYCLES
+    _, num_bits = np.frexp(cycles.astype(np.float64))
+    tick = np.maximum(TICK_CYCLES, 1 << np.maximum(num_bits.astype(np.int64) - SIGNIFICANT_BITS, 0))
+    return np.where(possible, -(-cycles // tick) * tick, cycles)

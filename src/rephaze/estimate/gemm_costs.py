@@ -5,7 +5,8 @@ Axis letters: c = chip, s = distinct core shape.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -14,7 +15,7 @@ import numpy as np
 from rephaze.estimate.arrays import Floats, Ints
 from rephaze.estimate.costs import ELEMENT_BYTES, ChipRates, ModeCost, bounded_by_memory
 from rephaze.estimate.estimate_model import EstimateModel, Tiling
-from rephaze.estimate.gemm_default.bounds import padded_bound_cycles
+from rephaze.estimate.gemm_default.bounds import padded_bound_terms
 from rephaze.estimate.gemm_default.core_shapes import CoreShapes
 from rephaze.estimate.gemm_default.mapper import REGISTER_BYTES_PER_MAC, map_shapes
 from rephaze.estimate.gemm_paper.mapper import DivisorProblem, map_divisors
@@ -97,6 +98,12 @@ class GemmColumns:
         )
         self.shapes, self.shape_of_c = every_chip.distinct()
         self._shape_keys = self.shapes.keys()
+        self._last_terms: tuple[tuple[Dims, float] | None, Sequence[Floats]] = (None, ())
+        self._slower = 1.0
+        if wider is not None:
+            # All bandwidths fall alike, so shapes stay apart and in order.
+            assert np.array_equal(self.shape_of_c, wider.shape_of_c)
+            self._slower = float(wider.shapes.hbm_bytes_per_cycle[0] / self.shapes.hbm_bytes_per_cycle[0])
 
     def exact(self, dims: Dims, side_bytes: float = 0.0) -> ModeCost:
         """The mapped GEMM on every chip.
@@ -115,14 +122,6 @@ class GemmColumns:
                 return known
         return self._spread(dims, self._mapped(dims, side_bytes))
 
-    def with_least_bytes(self, dims: Dims, side_bytes: float = 0.0) -> ModeCost:
-        """As ``exact`` in time, as ``bound`` in bytes: no mapping for less bandwidth is faster or moves less."""
-        found = self.exact(dims, side_bytes)
-        if self.model.tiling is not Tiling.PADDED:
-            return found
-        bytes_c = np.full(len(found.cycles_c), _least_bytes(dims, side_bytes))
-        return replace(found, buffer_bytes_c=bytes_c, hbm_bytes_c=bytes_c)
-
     def bound(self, dims: Dims, side_bytes: float = 0.0) -> ModeCost:
         """No more than ``exact`` in time, bytes and energy; no mapping is searched."""
         batch, m, n, k = dims
@@ -130,10 +129,21 @@ class GemmColumns:
             nothing_s = np.zeros(len(self.shapes))
             cycles_s = self._divisor_bounds.cycles(batch * m, n, k)
             return self._spread(dims, ShapeColumns(cycles_s, nothing_s, nothing_s, nothing_s))
-        cycles_s = padded_bound_cycles(batch, m, n, k, self.shapes, side_bytes)
+        cycles_s = np.maximum.reduce(self._bound_terms(dims, side_bytes))
         bytes_s = np.full(len(self.shapes), _least_bytes(dims, side_bytes))
         per_byte_j_s = self.shapes.global_buffer_j_per_byte + self.shapes.hbm_j_per_byte
         return self._spread(dims, ShapeColumns(cycles_s, bytes_s, bytes_s, bytes_s * per_byte_j_s))
+
+    def _bound_terms(self, dims: Dims, side_bytes: float) -> Sequence[Floats]:
+        """Lower bounds on the cycles of array, global buffer and HBM, each for itself."""
+        if self.wider is None:
+            at = (dims, side_bytes)
+            if self._last_terms[0] != at:
+                self._last_terms = (at, padded_bound_terms(*dims, self.shapes, side_bytes))
+            return self._last_terms[1]
+        # With a part of the bandwidths the same bytes take as much longer; arrays do not.
+        array, middle, far = self.wider._bound_terms(dims, side_bytes)
+        return array, middle * self._slower, far * self._slower
 
     @cached_property
     def _divisor_bounds(self) -> DivisorBounds:

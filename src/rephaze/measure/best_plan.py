@@ -1,7 +1,7 @@
 """The best plan of one model on one chip: best first over units, each refined only while it may still win.
 
-A unit (degree, microbatch size, recompute policy) comes along the same stages everywhere: the layer bounds it
-starts with, the placement program on them, the same with mapped operators, then on what little work proves of the
+A unit (cut, microbatch size, recompute policy) comes along the same stages everywhere: layer bounds in closed
+form, the same with mapped operators, the placement program on those, then on what little work proves of the
 schedules, and at last exact schedules and the best plan. Why each is a bound: docs/proof.md.
 
 Axis letters: u = unit, c = chip.
@@ -21,6 +21,7 @@ from rephaze.measure.chip_solver import ChipSolver
 from rephaze.measure.layer_bounds import ModelBounds
 from rephaze.measure.model_work import Memory, ModelWork, Unit
 from rephaze.measure.objective import ChipWorth
+from rephaze.measure.pass_times import LayerSeconds
 from rephaze.measure.unit_answer import UnitAnswer
 from rephaze.types.search import ModelPlan
 
@@ -31,16 +32,16 @@ class Stage(IntEnum):
     """How far a unit has come."""
 
     BOUNDED = 0
-    PLACED = 1
-    MAPPED = 2
+    MAPPED = 1
+    PLACED = 2
     HURRIED = 3
     SOLVED = 4
 
 
 STAGE_NAMES = (
     "layer bounds",
-    "plans on layer bounds",
     "mapped operators",
+    "plans on mapped operators",
     "hurried schedules",
     "schedules and plans",
 )
@@ -77,15 +78,17 @@ class UnitSearch:
         worth: ChipWorth,
         least_j: float = 0.0,
     ) -> None:
-        self.solver, self.work, self.memory, self.bounds = solver, work, memory, bounds
+        self.solver, self.work, self.memory = solver, work, memory
         self.worth, self.least_j = worth, least_j
+        self._finer = solver.finer_bounds(work, memory, bounds)
         self.upper_u = np.array([self._at_best(float(batch_s)) for batch_s in bounds.batch_s_uc[:, 0]])
         """No plan of a unit has a better value."""
-        self.stage_u = np.full(len(self.upper_u), Stage.BOUNDED, dtype=np.int64)
+        self._class_of_u = np.array([work.class_of[unit.cut, unit.microbatch] for unit in work.units])
+        self.stage_u = np.where(bounds.is_mapped_kc[self._class_of_u, 0] > 0, Stage.MAPPED, Stage.BOUNDED)
         self.best: BestPlan | None = None
         self.unproven = 0.0
         """The most that schedules not proven might still reach; zero if all that matter are."""
-        self.finest = Stage.BOUNDED
+        self.finest = Stage(int(self.stage_u.max(initial=Stage.BOUNDED)))
         """The furthest any unit has come."""
 
     @property
@@ -123,7 +126,9 @@ class UnitSearch:
         cutoff_s = self.best.answer.batch_s if self.best and not self.worth.is_per_watt else math.inf
         stage = Stage(int(self.stage_u[u]) + 1)
         self.finest = max(self.finest, stage)
-        if stage is Stage.SOLVED:
+        if stage is Stage.MAPPED:
+            self._map_class(int(self._class_of_u[u]))
+        elif stage is Stage.SOLVED:
             self._solve(unit, cutoff_s)
         else:
             self.upper_u[u] = min(self.upper_u[u], self._at_best(self._bound_s(unit, stage, cutoff_s)))
@@ -131,13 +136,22 @@ class UnitSearch:
         self.stage_u[u] = stage
         return unit if stage is Stage.SOLVED else None
 
+    def _map_class(self, k: int) -> None:
+        """All units of the class at once: their passes are bounded as one."""
+        self._finer.map_class(k, np.array([0]))
+        for u in self._finer.units_of_k[k].tolist():
+            if self.stage_u[u] == Stage.BOUNDED:
+                batch_s = float(self._finer.bounds.batch_s_uc[u, 0])
+                self.upper_u[u] = min(self.upper_u[u], self._at_best(batch_s))
+                self.stage_u[u] = Stage.MAPPED
+
     def _bound_s(self, unit: Unit, stage: Stage, cutoff_s: float) -> float:
         if stage is Stage.PLACED:
-            pair = self.work.pairs.index((unit.cut, unit.microbatch))
-            layer_s = (self.bounds.forward_s_kct[pair, 0], self.bounds.backward_s_kct[pair, 0])
+            k, bounds = self.work.class_of[unit.cut, unit.microbatch], self._finer.bounds
+            layer_s = LayerSeconds(
+                bounds.forward_s_kct[k, 0], bounds.backward_s_kct[k, 0], bounds.input_s_kct[k, 0]
+            )
             return self.solver.placed_bound_s(self.work, unit, self.memory, layer_s, cutoff_s)
-        if stage is Stage.MAPPED:
-            return self.solver.bound_batch_s(self.work, unit, self.memory, cutoff_s)
         return self.solver.hurried_bound_s(self.work, unit, self.memory, cutoff_s)
 
     def _solve(self, unit: Unit, cutoff_s: float) -> None:

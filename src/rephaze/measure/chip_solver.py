@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -11,14 +12,24 @@ from numpy.typing import NDArray
 from rephaze.estimate.estimate_model import named_estimate_model
 from rephaze.estimate.estimator import Estimator
 from rephaze.estimate.gemm_costs import GemmMemo
+from rephaze.estimate.op_at import OpAt
 from rephaze.hardware.energy import access_energy
 from rephaze.measure.full_planner import FullPlanner
-from rephaze.measure.layer_bounds import ModelBounds, layer_bounds
-from rephaze.measure.model_work import CutForm, Memory, ModelWork, PassWork, Unit
-from rephaze.measure.pass_times import BACKWARD, FORWARD, OpTimes, PassTimes, Times, seconds_of
+from rephaze.measure.layer_bounds import FinerBounds, ModelBounds, layer_bounds
+from rephaze.measure.model_work import CutForm, Memory, ModelWork, Unit
+from rephaze.measure.pass_classes import PassWork
+from rephaze.measure.pass_times import (
+    BACKWARD,
+    FORWARD,
+    FastestForm,
+    LayerSeconds,
+    OpTimes,
+    PassTimes,
+    Times,
+    seconds_of,
+)
 from rephaze.measure.stage_planner import StagePlanner
 from rephaze.measure.unit_answer import UnitAnswer
-from rephaze.schedule.bounds import lower_bounds
 from rephaze.schedule.parts import HURRIED_WORK, SEARCH_WORK, Effort
 from rephaze.schedule.solve import LayerModes, LayerSchedule, ScheduleMemo, schedule_layer
 from rephaze.schedule.tasks import Cores
@@ -87,7 +98,7 @@ class ChipSolver:
         self._times: dict[_Pass, PassTimes] = {}
         self._hurried: dict[_Pass, PassTimes] = {}
         self._op_times: dict[_Pass, OpTimes] = {}
-        self._fastest: dict[tuple[str, GraphCut, int, int], int] = {}
+        self._fastest: dict[tuple[str, GraphCut, int, int], FastestForm] = {}
 
     # Plans
 
@@ -95,31 +106,29 @@ class ChipSolver:
         """Layer bounds of every unit of the model."""
         return layer_bounds(work, self._estimator(work), self.table, [memory], self.exclusion, self.stop)
 
+    def finer_bounds(self, work: ModelWork, memory: Memory, bounds: ModelBounds) -> FinerBounds:
+        """Bounds of this chip alone, to be made finer with mapped products."""
+        estimator = self._estimator(work)
+        return FinerBounds(
+            work, bounds, self.table, [memory], self.exclusion, lambda _columns: estimator, self.stop
+        )
+
     def placed_bound_s(
-        self,
-        work: ModelWork,
-        unit: Unit,
-        memory: Memory,
-        layer_s: tuple[Floats, Floats],
-        cutoff_s: float = math.inf,
+        self, work: ModelWork, unit: Unit, memory: Memory, layer_s: LayerSeconds, cutoff_s: float = math.inf
     ) -> float:
-        """A batch time no plan of the unit beats if no layer is faster than given; ``cutoff_s`` if it is no less.
+        """A batch time no plan of the unit beats if no pass is faster than given; ``cutoff_s`` if it is no less.
 
         Args:
             work: The model.
             unit: Of the model.
             memory: What plans must fit.
-            layer_s: Forward and backward seconds by layer type.
+            layer_s: Of the passes.
             cutoff_s: Slower plans are of no use.
         """
-        return self.planner(work, unit, memory).placed_bound_s(*layer_s, cutoff_s)
-
-    def bound_batch_s(self, work: ModelWork, unit: Unit, memory: Memory, cutoff_s: float = math.inf) -> float:
-        """A batch time no plan of the unit beats, from mapped operators, schedule bounds and the best plan."""
-        return self.planner(work, unit, memory).bound_s(Times.MAPPED, cutoff_s)
+        return self.planner(work, unit, memory).placed_bound_s(layer_s, cutoff_s)
 
     def hurried_bound_s(self, work: ModelWork, unit: Unit, memory: Memory, cutoff_s: float = math.inf) -> float:
-        """The same from what little work proves of the schedules."""
+        """A batch time no plan of the unit beats, from what little work proves of the schedules."""
         return self.planner(work, unit, memory).bound_s(Times.HURRIED, cutoff_s)
 
     def solve(self, work: ModelWork, unit: Unit, memory: Memory, cutoff_s: float) -> UnitAnswer:
@@ -170,9 +179,7 @@ class ChipSolver:
             )
         return self._estimators[work.name]
 
-    def pass_times(
-        self, work: ModelWork, cut: GraphCut, microbatch: int, kind: int, direction: int, *, hurried: bool = False
-    ) -> PassTimes:
+    def pass_times(self, work: ModelWork, cut: GraphCut, microbatch: int, kind: int, direction: int) -> PassTimes:
         """The scheduled pass in the fastest form of the cut.
 
         Args:
@@ -181,33 +188,39 @@ class ChipSolver:
             microbatch: In samples.
             kind: Layer type.
             direction: ``FORWARD``, ``BACKWARD`` or ``INPUT_PART``.
-            hurried: With little work, if it was not scheduled before.
         """
-        form = 0 if cut.cp == 1 else self.fastest_form(work, cut, microbatch, kind)
-        return self._form_times(work, _Pass(work.name, cut, microbatch, form, kind, direction), hurried=hurried)
+        form = self.fastest_form(work, cut, microbatch, kind).form
+        return self._form_times(work, _Pass(work.name, cut, microbatch, form, kind, direction))
 
-    def fastest_form(self, work: ModelWork, cut: GraphCut, microbatch: int, kind: int) -> int:
+    def fastest_form(self, work: ModelWork, cut: GraphCut, microbatch: int, kind: int) -> FastestForm:
         """The form of a cut sequence in which both passes of a layer type together take least."""
         if cut.cp == 1:
-            return 0
+            return FastestForm(0, is_proven=True)
         key = (work.name, cut, microbatch, kind)
         if key not in self._fastest:
-            forward, backward = (
-                self.form_times(work, cut, microbatch, kind, direction) for direction in (FORWARD, BACKWARD)
-            )
-            both = [one.cycles + other.cycles for one, other in zip(forward, backward, strict=True)]
-            self._fastest[key] = both.index(min(both))
+            self._fastest[key] = self._find_fastest(work, cut, microbatch, kind)
         return self._fastest[key]
 
-    def form_times(
-        self, work: ModelWork, cut: GraphCut, microbatch: int, kind: int, direction: int
-    ) -> list[PassTimes]:
-        """The scheduled pass in every form of the cut."""
-        forms = range(len(work.forms(cut)))
-        keys = [_Pass(work.name, cut, microbatch, form, kind, direction) for form in forms]
-        return [self._form_times(work, key, hurried=False) for key in keys]
+    def _find_fastest(self, work: ModelWork, cut: GraphCut, microbatch: int, kind: int) -> FastestForm:
+        """Forms by what little work proves of them: those that are no faster even so need no more."""
 
-    def _form_times(self, work: ModelWork, key: _Pass, *, hurried: bool) -> PassTimes:
+        def both(form: int, *, hurried: bool) -> tuple[int, int]:
+            found = [
+                self._form_times(work, _Pass(work.name, cut, microbatch, form, kind, one), hurried=hurried)
+                for one in (FORWARD, BACKWARD)
+            ]
+            return sum(one.cycles for one in found), sum(one.bound_cycles for one in found)
+
+        least = {form: both(form, hurried=True)[1] for form in range(len(work.forms(cut)))}
+        # What is known to be as quick comes first in the list of forms, whatever was looked at first.
+        best = (math.inf, len(least))
+        for form in sorted(least, key=lambda form: (least[form], form)):
+            if (least[form], form) < best:
+                cycles, least[form] = both(form, hurried=False)
+                best = min(best, (cycles, form))
+        return FastestForm(best[1], is_proven=all(bound >= best[0] for bound in least.values()))
+
+    def _form_times(self, work: ModelWork, key: _Pass, *, hurried: bool = False) -> PassTimes:
         if key in self._times:
             return self._times[key]
         kept = self._hurried if hurried else self._times
@@ -232,30 +245,16 @@ class ChipSolver:
         cycles = []
         for kind in range(len(work.passes(cut))):
             self.stop.check()
-            if times is Times.SCHEDULED or (cut.cp == 1 and times is not Times.MAPPED):
-                found = self.pass_times(work, cut, microbatch, kind, direction, hurried=times is Times.HURRIED)
-                cycles.append(found.cycles if times is Times.SCHEDULED else found.bound_cycles)
+            if times is Times.SCHEDULED:
+                cycles.append(self.pass_times(work, cut, microbatch, kind, direction).cycles)
                 continue
+            if times is Times.LEAST:
+                # As much as is needed to know the fastest form; of the others what is known by then.
+                self.pass_times(work, cut, microbatch, kind, direction)
             forms = range(len(work.forms(cut)) if cut.cp > 1 else 1)
             keys = [_Pass(work.name, cut, microbatch, form, kind, direction) for form in forms]
-            if times is Times.MAPPED:
-                cycles.append(min(self._pass_bound(work, key) for key in keys))
-            else:
-                hurried = times is Times.HURRIED
-                cycles.append(min(self._form_times(work, key, hurried=hurried).bound_cycles for key in keys))
+            cycles.append(min(self._form_times(work, key, hurried=True).bound_cycles for key in keys))
         return seconds_of(cycles, self.chip.clock_hz)
-
-    def _pass_bound(self, work: ModelWork, key: _Pass) -> int:
-        one_pass = _form(work, key.cut, key.form).passes[key.kind][key.direction]
-        estimator = self._estimator(work)
-        found = lower_bounds(
-            one_pass.structure,
-            estimator.nearly_exact(one_pass.graph, key.microbatch),
-            num_tensor_cores_c=self.table.num_tensor_cores,
-            num_vector_cores_c=self.table.num_vector_cores,
-            exclusion=self.exclusion,
-        )
-        return int(found[0])
 
     def op_times(self, work: ModelWork, cut: GraphCut, microbatch: int, kind: int, form: int) -> OpTimes:
         """The operators a layer type may replay, each alone in its fastest mode."""
@@ -270,15 +269,11 @@ class ChipSolver:
             self._op_times[key] = OpTimes(seconds_of(cycles.tolist(), self.chip.clock_hz), energy_j_n)
         return self._op_times[key]
 
-    def least_op_s(self, work: ModelWork, cut: GraphCut, microbatch: int, kind: int) -> Floats:
-        """Seconds that no operator of ``op_times`` beats, in closed form, in the first form of the cut."""
-        form, estimator = _form(work, cut, 0), self._estimator(work)
-        graphs = [form.passes[kind][FORWARD].graph, form.keep_sets(kind).tails]
-        tables = [estimator.bound(graph, microbatch) for graph in graphs if graph.ops]
-        cycles = np.concatenate(
-            [np.minimum(table.one_core_cycles_oc, table.all_cores_cycles_oc)[:, 0] for table in tables]
-        )
-        return seconds_of(cycles.tolist(), self.chip.clock_hz)
+    def least_op_s(self, work: ModelWork, ops: Sequence[OpAt | None]) -> Floats:
+        """Seconds that operators take at least, products mapped; None takes nothing."""
+        estimator = self._estimator(work)
+        cycles = [0 if op is None else int(estimator.fastest(op, is_mapped=True)[0]) for op in ops]
+        return seconds_of(cycles, self.chip.clock_hz)
 
 
 def _form(work: ModelWork, cut: GraphCut, form: int) -> CutForm:

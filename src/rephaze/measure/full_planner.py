@@ -12,9 +12,10 @@ from numpy.typing import NDArray
 from rephaze.measure.full_times import TypeTimes, least_times, scheduled_times
 from rephaze.measure.model_work import Memory, ModelWork, Unit
 from rephaze.measure.objective import idle_j_per_sample
-from rephaze.measure.pass_times import BACKWARD, FORWARD, INPUT_PART, PassSource, Times
+from rephaze.measure.pass_times import BACKWARD, FORWARD, INPUT_PART, LayerSeconds, PassSource, Times
 from rephaze.measure.unit_answer import UnitAnswer
 from rephaze.place.full.price import price_full_plan
+from rephaze.place.full.solver import FullPlacement
 from rephaze.place.full.times import retimed_graph
 from rephaze.types.full import FullPlan, FullPrice, FullProblem
 from rephaze.types.placement import SolveStatus
@@ -39,20 +40,17 @@ class FullPlanner:
     unit: Unit
     memory: Memory
 
-    def placed_bound_s(self, forward_s_t: Floats, backward_s_t: Floats, cutoff_s: float) -> float:
-        """A batch time no plan beats if no layer is faster than given; ``cutoff_s`` if it is no less."""
-        return self._least_s(forward_s_t, backward_s_t, np.zeros_like(forward_s_t), cutoff_s)
+    def placed_bound_s(self, layer_s: LayerSeconds, cutoff_s: float) -> float:
+        """A batch time no plan beats if no pass is faster than given; ``cutoff_s`` if it is no less."""
+        if not (np.isfinite(layer_s.forward_s_t).all() and np.isfinite(layer_s.backward_s_t).all()):
+            return math.inf
+        times = least_times(self.solver, self.work, self.unit, layer_s)
+        placer = self.work.full_placer(self.unit, self.memory)
+        return _bound_s(placer.solve(cutoff_s, [times.by_layer(self.work.layer_type_of)]))
 
     def bound_s(self, times: Times, cutoff_s: float) -> float:
         """A batch time no plan beats, from bounds on the passes."""
-        return self._least_s(*self._columns(times), cutoff_s)
-
-    def _least_s(self, forward_s_t: Floats, backward_s_t: Floats, input_s_t: Floats, cutoff_s: float) -> float:
-        if not (np.isfinite(forward_s_t).all() and np.isfinite(backward_s_t).all()):
-            return math.inf
-        times = least_times(self.solver, self.work, self.unit, forward_s_t, backward_s_t, input_s_t)
-        placer = self.work.full_placer(self.unit, self.memory)
-        return placer.solve(cutoff_s, [times.by_layer(self.work.layer_type_of)]).bound_s
+        return self.placed_bound_s(self._layer_s(times), cutoff_s)
 
     def solve(self, cutoff_s: float) -> UnitAnswer:
         """The best plan, if it is below ``cutoff_s``."""
@@ -61,11 +59,10 @@ class FullPlanner:
             return UnitAnswer(batch_s=math.inf, bound_s=math.inf, plan=None, energy_per_sample_j=math.inf)
         placer = self.work.full_placer(self.unit, self.memory)
         found = placer.solve(cutoff_s, [times.by_layer(self.work.layer_type_of)])
-        bound_s = found.bound_s
-        least = self._columns(Times.LEAST)
+        bound_s = _bound_s(found)
         if not self.is_proven:
             # Some schedule was not proven: with its bound the plan might be faster.
-            bound_s = min(bound_s, self._least_s(*least, cutoff_s))
+            bound_s = min(bound_s, self.bound_s(Times.LEAST, cutoff_s))
         if found.status not in (SolveStatus.OPTIMAL, SolveStatus.FEASIBLE) or found.best is None:
             return UnitAnswer(batch_s=math.inf, bound_s=bound_s, plan=None, energy_per_sample_j=math.inf)
         return UnitAnswer(
@@ -82,15 +79,11 @@ class FullPlanner:
     @property
     def is_proven(self) -> bool:
         """Whether no pass of any layer type can be shorter, in whatever form of a cut sequence."""
-        exact = self._columns(Times.SCHEDULED)
-        least = self._columns(Times.LEAST)
-        cut = self.unit.cut
-        if cut.cp == 1:
-            return all((low >= high).all() for low, high in zip(least, exact, strict=True))
-        kinds = range(len(self.work.passes(cut)))
+        solver, cut, microbatch = self.solver, self.unit.cut, self.unit.microbatch
         return all(
-            self.solver.pass_times(self.work, cut, self.unit.microbatch, kind, direction).is_proven
-            for kind in kinds
+            solver.fastest_form(self.work, cut, microbatch, kind).is_proven
+            and solver.pass_times(self.work, cut, microbatch, kind, direction).is_proven
+            for kind in range(len(self.work.passes(cut)))
             for direction in self._directions
         )
 
@@ -112,7 +105,7 @@ class FullPlanner:
 
     def least_ratio(self) -> float:
         """The most any pass could shrink, as bound over time; 1 if all schedules are proven."""
-        exact, least = (np.concatenate(self._columns(times)) for times in (Times.SCHEDULED, Times.LEAST))
+        exact, least = (np.concatenate(self._layer_s(times)) for times in (Times.SCHEDULED, Times.LEAST))
         return float(np.min(least[exact > 0] / exact[exact > 0], initial=1.0))
 
     def model_plan(self, answer: UnitAnswer) -> ModelPlan:
@@ -191,15 +184,20 @@ class FullPlanner:
     def _directions(self) -> tuple[int, ...]:
         return (FORWARD, BACKWARD, INPUT_PART) if self.work.has_split_backward else (FORWARD, BACKWARD)
 
-    def _columns(self, times: Times) -> tuple[Floats, Floats, Floats]:
-        """Forward, backward and input-part seconds by layer type; the last is zero without zero-bubble."""
+    def _layer_s(self, times: Times) -> LayerSeconds:
+        """Of all passes; the input part is zero without zero-bubble schedules."""
         unit = self.unit
         found = [
             self.solver.pass_seconds(self.work, unit.cut, unit.microbatch, direction, times)
             for direction in self._directions
         ]
         forward, backward, *part = found
-        return forward, backward, part[0] if part else np.zeros_like(forward)
+        return LayerSeconds(forward, backward, part[0] if part else np.zeros_like(forward))
+
+
+def _bound_s(found: FullPlacement) -> float:
+    """A time that no plan of the scope beats: none of it, if there is nothing in it that fits."""
+    return math.inf if found.best is None and found.scope and found.reason else found.bound_s
 
 
 def _kept_said(keep: int, num_positions: int) -> str:

@@ -5,15 +5,16 @@ Axis letters: t = layer type, k = point of what to keep, v = layer, n = operator
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
+from rephaze.estimate.op_at import OpAt
 from rephaze.measure.keep_points import pareto_points
-from rephaze.measure.model_work import ModelWork, Unit
-from rephaze.measure.pass_times import BACKWARD, FORWARD, INPUT_PART, PassSource, Times
+from rephaze.measure.model_work import ModelWork, Unit, weight_part
+from rephaze.measure.pass_times import BACKWARD, FORWARD, INPUT_PART, LayerSeconds, PassSource, Times
 from rephaze.place.full.times import LayerTimes
 from rephaze.types.placement import Recompute
 
@@ -74,47 +75,36 @@ def scheduled_times(solver: PassSource, work: ModelWork, unit: Unit) -> TypeTime
     return TypeTimes(
         forward_s_t=forward_s_t,
         backward_s_t=backward_s_t,
-        weight_backward_s_t=_weight_part(backward_s_t, input_s_t),
+        weight_backward_s_t=weight_part(backward_s_t, input_s_t),
         lists=tuple(_scheduled_list(solver, work, unit, kind, float(forward_s_t[kind])) for kind in kinds),
     )
 
 
-def least_times(
-    solver: PassSource, work: ModelWork, unit: Unit, forward_s_t: Floats, backward_s_t: Floats, input_s_t: Floats
-) -> TypeTimes:
+def least_times(solver: PassSource, work: ModelWork, unit: Unit, layer_s: LayerSeconds) -> TypeTimes:
     """Times with which no plan is slower than with the true ones, if no pass is shorter than given.
 
     Bytes at a position are the same on all chips, and replays rise with the times of operators.
     """
+    forward_s_t, backward_s_t, input_s_t = layer_s
     kinds = range(len(forward_s_t))
     return TypeTimes(
         forward_s_t=forward_s_t,
         backward_s_t=backward_s_t,
-        weight_backward_s_t=_weight_part(backward_s_t, input_s_t),
+        weight_backward_s_t=weight_part(backward_s_t, input_s_t),
         lists=tuple(_least_list(solver, work, unit, kind, float(forward_s_t[kind])) for kind in kinds),
     )
 
 
-def _weight_part(backward_s_t: Floats, input_s_t: Floats) -> Floats:
-    """What of a backward pass no earlier layer waits for: all of it but the input part alone.
-
-    Beside each other the two parts take less than one after the other; what that gains is credited to this one.
-    """
-    with np.errstate(invalid="ignore"):
-        found: Floats = np.maximum(backward_s_t - np.minimum(input_s_t, backward_s_t), 0.0)
-    return found
-
-
-def _may_replay(work: ModelWork) -> bool:
+def may_replay(work: ModelWork) -> bool:
     """Whether a stage may replay: under this cost model it may always keep everything."""
     return Recompute.BLOCK in work.scenario.training.recompute
 
 
 def _scheduled_list(solver: PassSource, work: ModelWork, unit: Unit, kind: int, forward_s: float) -> KeepList:
     budget_k = work.keep_budgets(unit, kind)
-    if not _may_replay(work):
+    if not may_replay(work):
         return _nothing_replayed(budget_k[:1])
-    form = solver.fastest_form(work, unit.cut, unit.microbatch, kind)
+    form = solver.fastest_form(work, unit.cut, unit.microbatch, kind).form
     times = solver.op_times(work, unit.cut, unit.microbatch, kind, form)
     sets = (work.first_form(unit.cut) if form == 0 else work.forms(unit.cut)[form]).keep_sets(kind)
     kept_bytes, replay_s, choice_kd = pareto_points(sets, times.op_s_n, forward_s, unit.microbatch, max_points=0)
@@ -126,14 +116,33 @@ def _scheduled_list(solver: PassSource, work: ModelWork, unit: Unit, kind: int, 
 def _least_list(solver: PassSource, work: ModelWork, unit: Unit, kind: int, forward_s: float) -> KeepList:
     """The same bytes, with no more to replay than on the true list."""
     budget_k = work.keep_budgets(unit, kind)
-    if not _may_replay(work):
+    if not may_replay(work):
         return _nothing_replayed(budget_k[:1])
-    if unit.cut.cp > 1:
-        return _nothing_replayed(budget_k)
-    sets = work.first_form(unit.cut).keep_sets(kind)
-    op_s_n = solver.least_op_s(work, unit.cut, unit.microbatch, kind)
-    kept_bytes, replay_s, _ = pareto_points(sets, op_s_n, forward_s, unit.microbatch, max_points=0)
-    return KeepList(budget_k, replay_s[_quickest(kept_bytes, budget_k)], np.zeros(len(budget_k)))
+    replay_s_k = least_replays(work, unit, kind, forward_s, lambda ops: solver.least_op_s(work, ops))
+    return KeepList(budget_k, replay_s_k, np.zeros(len(budget_k)))
+
+
+def least_replays(
+    work: ModelWork, unit: Unit, kind: int, forward_s: float, times_of: Callable[[Sequence[OpAt | None]], Floats]
+) -> Floats:
+    """The least that a layer type replays at each position of its list, in whatever form of the cut.
+
+    Args:
+        work: The model.
+        unit: Of the model.
+        kind: Layer type.
+        forward_s: No forward pass takes less.
+        times_of: What operators take at least, in the same unit; None takes nothing.
+    """
+    budget_k = work.keep_budgets(unit, kind)
+    found = []
+    for form in work.all_forms(unit.cut):
+        op_s_n = times_of(form.replayable(kind, unit.microbatch))
+        sets = form.keep_sets(kind)
+        kept_bytes, replay_s, _ = pareto_points(sets, op_s_n, forward_s, unit.microbatch, max_points=0)
+        found.append(replay_s[_quickest(kept_bytes, budget_k)])
+    least: Floats = np.minimum.reduce(found)
+    return least
 
 
 def _nothing_replayed(budget_k: Floats) -> KeepList:

@@ -1,32 +1,42 @@
-"""Layer bounds: batch times no plan of a unit beats, for many chips at once, before anything is solved.
+"""Batch times no plan of a unit beats, for many chips at once, before anything is solved.
 
-For each unit (degree, microbatch, policy), the schedule bound of every layer on closed-form operator bounds, then
-the placement bound over all depths and degrees that fit in memory. The coarser sieve before it is ``device_time``;
-docs/proof.md says why both are bounds.
+For each class of passes (``pass_classes``) the schedule bound of every layer on bounds of its operators, then for
+each unit the placement bound over all depths and degrees that fit in memory. Operators are bounded in closed form
+first, and where that leaves a chance with mapped products. The coarser sieve before is ``device_time``;
+docs/proof.md says why all are bounds.
 
-Axis letters: c = chip, t = layer type, u = unit, k = pair of degree and microbatch size.
+Axis letters: c = chip, t = layer type, u = unit, k = class of passes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, fields
 
 import numpy as np
 from numpy.typing import NDArray
 
 from rephaze.estimate.estimator import Estimator
-from rephaze.measure.model_work import CutForm, Memory, ModelWork, PassWork, Unit
+from rephaze.estimate.op_at import OpAt
+from rephaze.measure.full_times import least_replays, may_replay
+from rephaze.measure.model_work import Memory, ModelWork, Unit
+from rephaze.measure.pass_classes import CommonPass
+from rephaze.measure.pass_times import BACKWARD, FORWARD, INPUT_PART
+from rephaze.place.full.chip_bounds import LeastReplays
 from rephaze.schedule.bounds import lower_bounds
 from rephaze.types.chip import ChipTable
-from rephaze.types.cut import GraphCut
+from rephaze.types.graph import OpKind
 from rephaze.types.latency import IMPOSSIBLE_CYCLES
 from rephaze.types.schedule import Exclusion
 from rephaze.types.stopping import UNSTOPPED, StopSignal
 
 Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
+Ints = NDArray[np.intp]
+EstimatorOf = Callable[[Ints], Estimator]
+"""Positions among the chips at hand to the estimator of these alone."""
 
+GROUP_SIZE, MAX_GROUPS = 64, 8
+"""Chips whose replays are bounded together."""
 CHUNK = 4096
 """Chips bounded at a time: keeps the tables within tens of megabytes."""
 
@@ -38,23 +48,25 @@ class ModelBounds:
     batch_s_uc: Floats
     forward_s_kct: Floats
     backward_s_kct: Floats
+    input_s_kct: Floats
+    """The part of the backward pass that earlier layers wait for; zero where it was not looked at."""
+    is_mapped_kc: Floats
+    """1 where the times are those of mapped products, else 0."""
 
     def chip(self, c: int) -> ModelBounds:
         """Those of one chip."""
-        only = slice(c, c + 1)
-        return ModelBounds(
-            batch_s_uc=self.batch_s_uc[:, only],
-            forward_s_kct=self.forward_s_kct[:, only],
-            backward_s_kct=self.backward_s_kct[:, only],
-        )
+        return self.chips(slice(c, c + 1))
+
+    def chips(self, only: slice) -> ModelBounds:
+        """Those of some of the chips."""
+        return ModelBounds(**{item.name: getattr(self, item.name)[:, only] for item in fields(self)})
 
 
 def joined_bounds(pieces: Sequence[ModelBounds]) -> ModelBounds:
     """Bounds of several sets of chips as one, in the order given."""
+    names = [item.name for item in fields(ModelBounds)]
     return ModelBounds(
-        batch_s_uc=np.concatenate([piece.batch_s_uc for piece in pieces], axis=1),
-        forward_s_kct=np.concatenate([piece.forward_s_kct for piece in pieces], axis=1),
-        backward_s_kct=np.concatenate([piece.backward_s_kct for piece in pieces], axis=1),
+        **{name: np.concatenate([getattr(piece, name) for piece in pieces], axis=1) for name in names}
     )
 
 
@@ -62,7 +74,7 @@ def layer_bounds(
     work: ModelWork,
     estimator: Estimator,
     chips: ChipTable,
-    memory_of_c: list[Memory],
+    memory_of_c: Sequence[Memory],
     exclusion: Exclusion,
     stop: StopSignal = UNSTOPPED,
 ) -> ModelBounds:
@@ -76,26 +88,142 @@ def layer_bounds(
         exclusion: What all-cores operators exclude.
         stop: Ends the work with ``StoppedError``.
     """
-    groups: dict[Memory, Ints] = {
-        memory: np.flatnonzero([own == memory for own in memory_of_c]) for memory in dict.fromkeys(memory_of_c)
-    }
-    times = _bound_times(work, estimator, chips, exclusion, stop)
-    batch_s_uc = np.full((len(work.units), len(chips)), np.inf)
-    for u, unit in enumerate(work.units):
-        forward_ct, backward_ct = times[unit.cut, unit.microbatch]
-        for memory, members in groups.items():
-            stop.check()
-            layer_s = (forward_ct[members], backward_ct[members])
-            batch_s_uc[u, members] = work.batch_bounds_s(unit, memory, *layer_s)
-        batch_s_uc[u] = np.maximum(batch_s_uc[u], _unit_device_time_s(work, unit, forward_ct + backward_ct))
-    return ModelBounds(
-        batch_s_uc=batch_s_uc,
-        forward_s_kct=np.stack([times[pair][0] for pair in work.pairs]),
-        backward_s_kct=np.stack([times[pair][1] for pair in work.pairs]),
+    shape_kct = (len(work.classes), len(chips), len(work.passes(work.cuts[0])))
+    nothing = ModelBounds(
+        batch_s_uc=np.zeros((len(work.units), len(chips))),
+        forward_s_kct=np.zeros(shape_kct),
+        backward_s_kct=np.zeros(shape_kct),
+        input_s_kct=np.zeros(shape_kct),
+        is_mapped_kc=np.zeros(shape_kct[:2]),
     )
+    found = FinerBounds(work, nothing, chips, memory_of_c, exclusion, lambda _columns: estimator, stop)
+    for k in range(len(work.classes)):
+        found.bound_class(k)
+    return found.bounds
 
 
-def _unit_device_time_s(work: ModelWork, unit: Unit, work_s_ct: Floats) -> Floats:
+class FinerBounds:
+    """Bounds of one model on some chips while they are made finer, a class of passes at a time.
+
+    Args:
+        work: The model.
+        bounds: What is known; not changed.
+        chips: The chips.
+        memory_of_c: The largest memory each may have.
+        exclusion: What all-cores operators exclude.
+        estimator_of: Of some of the chips.
+        stop: Ends the work with ``StoppedError``.
+    """
+
+    def __init__(
+        self,
+        work: ModelWork,
+        bounds: ModelBounds,
+        chips: ChipTable,
+        memory_of_c: Sequence[Memory],
+        exclusion: Exclusion,
+        estimator_of: EstimatorOf,
+        stop: StopSignal = UNSTOPPED,
+    ) -> None:
+        self.work, self._chips = work, chips
+        self._memories = tuple(dict.fromkeys(memory_of_c))
+        self._which_memory_c = np.array([self._memories.index(memory) for memory in memory_of_c])
+        self._exclusion, self._estimator_of, self._stop = exclusion, estimator_of, stop
+        self.bounds = ModelBounds(**{item.name: getattr(bounds, item.name).copy() for item in fields(bounds)})
+        self._num_t = np.bincount(np.array(work.layer_type_of))
+        class_of_u = [work.class_of[unit.cut, unit.microbatch] for unit in work.units]
+        self.units_of_k = [np.flatnonzero(np.array(class_of_u) == k) for k in range(len(work.classes))]
+
+    def bound_class(self, k: int) -> None:
+        """Bound the units of a class on all chips, operators in closed form."""
+        self._set_class(k, np.arange(len(self._chips)), is_mapped=False)
+
+    def map_class(self, k: int, columns: Ints) -> None:
+        """Bound the units of a class on some of the chips with mapped products."""
+        self._set_class(k, columns, is_mapped=True)
+
+    def _set_class(self, k: int, columns: Ints, *, is_mapped: bool) -> None:
+        work, bounds = self.work, self.bounds
+        estimator, chips = self._estimator_of(columns), self._chips.take(columns)
+        directions = [(FORWARD, bounds.forward_s_kct), (BACKWARD, bounds.backward_s_kct)]
+        if is_mapped and work.has_split_backward:
+            directions.append((INPUT_PART, bounds.input_s_kct))
+        for direction, times_kct in directions:
+            for kind in range(times_kct.shape[2]):
+                self._stop.check()
+                common = work.common_pass(k, kind, direction)
+                found_c = pass_bound_s(common, estimator, chips, self._exclusion, is_mapped=is_mapped)
+                # A mix of paths and loads is found only nearly: the one before may have been better.
+                times_kct[k, columns, kind] = np.maximum(times_kct[k, columns, kind], found_c)
+        for which, memory in enumerate(self._memories):
+            members = columns[self._which_memory_c[columns] == which]
+            if not len(members):
+                continue
+            for u in self.units_of_k[k].tolist():
+                self._stop.check()
+                groups = self._replay_groups(work.units[u], k, columns, members, estimator, is_mapped)
+                for group, replays in groups:
+                    found_s_c = self._batch_s(work.units[u], k, memory, group, replays)
+                    bounds.batch_s_uc[u, group] = np.maximum(bounds.batch_s_uc[u, group], found_s_c)
+        bounds.is_mapped_kc[k, columns] = is_mapped
+
+    def _replay_groups(
+        self, unit: Unit, k: int, columns: Ints, members: Ints, estimator: Estimator, is_mapped: bool
+    ) -> Iterator[tuple[Ints, LeastReplays | None]]:
+        """Chips on which replays weigh alike, each group with the least they take on any of it.
+
+        Args:
+            unit: The unit.
+            k: Its class.
+            columns: The chips of the estimator.
+            members: Those of them with one memory.
+            estimator: Of operators.
+            is_mapped: With mapped products.
+        """
+        work, counts = self.work, self._num_t
+        of_type = int(counts.argmax())
+        both_c = (self.bounds.forward_s_kct[k, :, of_type] + self.bounds.backward_s_kct[k, :, of_type])[columns]
+        own = np.searchsorted(columns, members)
+        own = own[np.isfinite(both_c[own]) & (both_c[own] > 0)]
+        if not (work.is_full and may_replay(work)) or not len(own):
+            yield members, None
+            return
+        if len(own) < len(members):
+            yield np.setdiff1d(members, columns[own]), None
+
+        def parts(ops: Sequence[OpAt | None]) -> Floats:
+            """Of both passes, that each operator takes on each chip."""
+            none_c = np.zeros(len(columns), dtype=np.int64)
+            cycles = [none_c if op is None else estimator.fastest(op, is_mapped=is_mapped) for op in ops]
+            return np.asarray(np.stack(cycles) / (self._chips.clock_hz[columns] * both_c))
+
+        # What is replayed first is what moves bytes and multiplies nothing.
+        replayable = work.first_form(unit.cut).replayable(of_type, unit.microbatch)
+        cheap = [op for op in replayable if op is not None and op.op.kind is OpKind.VECTOR]
+        weight_c = parts(cheap).sum(axis=0) if cheap else np.zeros(len(columns))
+        num_groups = min(MAX_GROUPS, -(-len(own) // GROUP_SIZE))
+        for group in np.array_split(own[np.argsort(weight_c[own], kind="stable")], num_groups):
+            ratio_tk = np.zeros((len(counts), len(work.keep_budgets(unit, of_type))))
+            for kind in np.flatnonzero(counts > 1).tolist():
+                forward_c = self.bounds.forward_s_kct[k, columns[group], kind] / both_c[group]
+
+                def least_parts(ops: Sequence[OpAt | None], group: Ints = group) -> Floats:
+                    found: Floats = parts(ops)[:, group].min(axis=1)
+                    return found
+
+                ratio_tk[kind] = least_replays(work, unit, kind, float(forward_c.min()), least_parts)
+            yield columns[group], LeastReplays(of_type, ratio_tk)
+
+    def _batch_s(self, unit: Unit, k: int, memory: Memory, members: Ints, replays: LeastReplays | None) -> Floats:
+        forward_ct, backward_ct, input_ct = (
+            times[k, members]
+            for times in (self.bounds.forward_s_kct, self.bounds.backward_s_kct, self.bounds.input_s_kct)
+        )
+        placed_s_c = self.work.batch_bounds_s(unit, memory, forward_ct, backward_ct, input_ct, replays)
+        return np.maximum(placed_s_c, _device_time_s(self.work, unit, forward_ct + backward_ct))
+
+
+def _device_time_s(work: ModelWork, unit: Unit, work_s_ct: Floats) -> Floats:
     """Every microbatch holds each layer's devices for its time; all devices together have the batch time."""
     counts = np.bincount(np.array(work.layer_type_of), minlength=work_s_ct.shape[1])
     members_t = np.array([work.num_members(unit.cut, kind) for kind in range(work_s_ct.shape[1])])
@@ -105,50 +233,13 @@ def _unit_device_time_s(work: ModelWork, unit: Unit, work_s_ct: Floats) -> Float
     return device_s_c * (num_microbatches / work.scenario.cluster.num_devices)
 
 
-def _bound_times(
-    work: ModelWork, estimator: Estimator, chips: ChipTable, exclusion: Exclusion, stop: StopSignal
-) -> dict[tuple[GraphCut, int], tuple[Floats, Floats]]:
-    """Lower bounds by cut and microbatch size: over a cut sequence those of the form that may be quickest."""
-    found = {}
-    for cut, microbatch in work.pairs:
-        forms = work.forms(cut) if cut.cp > 1 else (work.first_form(cut),)
-        times = [_form_times(form, estimator, chips, microbatch, exclusion, stop) for form in forms]
-        forward_ct, backward_ct = times[0]
-        for other_forward_ct, other_backward_ct in times[1:]:
-            forward_ct = np.minimum(forward_ct, other_forward_ct)
-            backward_ct = np.minimum(backward_ct, other_backward_ct)
-        found[cut, microbatch] = (forward_ct, backward_ct)
-    return found
-
-
-def _form_times(
-    form: CutForm,
-    estimator: Estimator,
-    chips: ChipTable,
-    microbatch: int,
-    exclusion: Exclusion,
-    stop: StopSignal,
-) -> tuple[Floats, Floats]:
-    """Lower bounds on forward and backward seconds, chips x layer types."""
-
-    def bound_s(one_pass: PassWork) -> Floats:
-        stop.check()
-        return pass_bound_s(one_pass, estimator, chips, microbatch, exclusion)
-
-    columns = [[bound_s(one_pass) for one_pass in passes[:2]] for passes in form.passes]
-    forward_ct = np.stack([forward for forward, _ in columns], axis=1)
-    backward_ct = np.stack([backward for _, backward in columns], axis=1)
-    return forward_ct, backward_ct
-
-
 def pass_bound_s(
-    one_pass: PassWork, estimator: Estimator, chips: ChipTable, microbatch: int, exclusion: Exclusion
+    common: CommonPass, estimator: Estimator, chips: ChipTable, exclusion: Exclusion, *, is_mapped: bool
 ) -> Floats:
     """Lower bounds on one pass of one layer type, a value a chip; infinite where it cannot run."""
-    table = estimator.bound(one_pass.graph, microbatch)
     cycles = lower_bounds(
-        one_pass.structure,
-        table,
+        common.structure,
+        common.bounds(estimator, is_mapped=is_mapped),
         num_tensor_cores_c=chips.num_tensor_cores,
         num_vector_cores_c=chips.num_vector_cores,
         exclusion=exclusion,

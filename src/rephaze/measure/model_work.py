@@ -5,26 +5,30 @@ Everything here is independent of the chip's cores and is prepared once a proces
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from fractions import Fraction
 from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
 from rephaze.estimate.estimator import engine_of
+from rephaze.estimate.op_at import OpAt, op_at
 from rephaze.measure.full_problem import full_graph, full_problem
 from rephaze.measure.keep_budgets import keep_budgets
 from rephaze.measure.legal_cuts import cut_forms, legal_cuts
+from rephaze.measure.pass_classes import CommonPass, PassClass, PassWork, common_pass
 from rephaze.place.bounds import ChipBounds
-from rephaze.place.full.chip_bounds import FullChipBounds
+from rephaze.place.full.chip_bounds import FullChipBounds, LeastReplays
 from rephaze.place.full.solver import FullPlacer
 from rephaze.place.precision import named_precision
 from rephaze.place.price import price_plan
 from rephaze.place.solver import Placer
-from rephaze.schedule.structure import ScheduleStructure, compile_structure
+from rephaze.schedule.structure import compile_structure
 from rephaze.types.cut import GraphCut
 from rephaze.types.full import FullLimits, FullProblem, PipelineSchedule
-from rephaze.types.graph import LayerType, ModelGraph, OpGraph
+from rephaze.types.graph import LayerType, ModelGraph, OpGraph, OpKind
 from rephaze.types.placement import (
     LayerCost,
     LayerGraph,
@@ -77,14 +81,6 @@ def memory_options(space: DesignSpace, hbm_bytes: int, hbm_bytes_per_s: float) -
     return [Memory(size, hbm_bytes_per_s) for size in sizes]
 
 
-@dataclass(frozen=True, eq=False, kw_only=True, slots=True)
-class PassWork:
-    """One direction of one layer type."""
-
-    graph: OpGraph
-    structure: ScheduleStructure
-
-
 class CutForm:
     """A model cut one way, with one way for attention to meet the keys of other chips.
 
@@ -96,6 +92,7 @@ class CutForm:
     def __init__(self, whole: ModelGraph, *, has_split_backward: bool) -> None:
         self._whole, self.graph, self._has_split = whole, fuse_graph(whole), has_split_backward
         self._keep_sets: dict[int, KeepSets] = {}
+        self._replayable: dict[tuple[int, int], tuple[OpAt | None, ...]] = {}
 
     @cached_property
     def passes(self) -> tuple[tuple[PassWork, ...], ...]:
@@ -113,6 +110,14 @@ class CutForm:
         if kind not in self._keep_sets:
             self._keep_sets[kind] = keep_sets(self.graph.layer_types[kind], self._whole.layer_types[kind])
         return self._keep_sets[kind]
+
+    def replayable(self, kind: int, microbatch: int) -> tuple[OpAt | None, ...]:
+        """The operators of ``keep_sets`` on a microbatch; None for views, which are free."""
+        key = (kind, microbatch)
+        if key not in self._replayable:
+            ops = self.keep_sets(kind).ops
+            self._replayable[key] = tuple(None if op.kind is OpKind.VIEW else op_at(op, microbatch) for op in ops)
+        return self._replayable[key]
 
 
 class ModelWork:
@@ -156,6 +161,9 @@ class ModelWork:
         )
         self.pairs = tuple(dict.fromkeys((unit.cut, unit.microbatch) for unit in self.units))
         """Cuts and microbatch sizes: what layer times depend on."""
+        self.classes = _pass_classes(self.pairs)
+        self.class_of = {pair: k for k, one in enumerate(self.classes) for pair in one.pairs}
+        self._common: dict[tuple[int, int, int], CommonPass] = {}
         self.layer_type_of = self._base.layer_type_of
         self._budgets: dict[tuple[GraphCut, int, int], Floats] = {}
         self._placers: dict[tuple[Unit, Memory], Placer] = {}
@@ -191,6 +199,22 @@ class ModelWork:
     def passes(self, cut: GraphCut) -> tuple[tuple[PassWork, ...], ...]:
         """By layer type the passes, in the first form of the cut."""
         return self.first_form(cut).passes
+
+    def all_forms(self, cut: GraphCut) -> tuple[CutForm, ...]:
+        """As ``forms``; of a whole sequence there is one."""
+        return self.forms(cut) if cut.cp > 1 else (self.first_form(cut),)
+
+    def common_pass(self, k: int, kind: int, direction: int) -> CommonPass:
+        """What the passes of one of ``classes`` have in common, in all their forms."""
+        key = (k, kind, direction)
+        if key not in self._common:
+            members = [
+                (form.passes[kind][direction], microbatch)
+                for cut, microbatch in self.classes[k].pairs
+                for form in self.all_forms(cut)
+            ]
+            self._common[key] = common_pass(members)
+        return self._common[key]
 
     def keep_budgets(self, unit: Unit, kind: int) -> Floats:
         """Bytes a layer type may keep, position by position, whatever the chip: from all to the inputs alone."""
@@ -228,13 +252,25 @@ class ModelWork:
             self._full_placers[key] = FullPlacer(self.full_problem((unit,), memory))
         return self._full_placers[key]
 
-    def batch_bounds_s(self, unit: Unit, memory: Memory, forward_s_ct: Floats, backward_s_ct: Floats) -> Floats:
-        """For many chips with this memory, a batch time no plan of the unit beats."""
+    def batch_bounds_s(
+        self,
+        unit: Unit,
+        memory: Memory,
+        forward_s_ct: Floats,
+        backward_s_ct: Floats,
+        input_s_ct: Floats,
+        replays: LeastReplays | None = None,
+    ) -> Floats:
+        """For many chips with this memory, a batch time no plan of the unit beats if nothing takes less."""
         key = (unit, memory)
         if self.is_full:
             if key not in self._full_bounds:
-                self._full_bounds[key] = FullChipBounds(self.full_problem((unit,), memory), self.layer_type_of)
-            return self._full_bounds[key].batch_s(forward_s_ct, backward_s_ct)
+                kinds = range(forward_s_ct.shape[1])
+                kept_bytes_tk = np.stack([self.keep_budgets(unit, kind) for kind in kinds])
+                problem = self.full_problem((unit,), memory)
+                self._full_bounds[key] = FullChipBounds(problem, self.layer_type_of, kept_bytes_tk)
+            weight_s_ct = weight_part(backward_s_ct, input_s_ct)
+            return self._full_bounds[key].batch_s(forward_s_ct, backward_s_ct, weight_s_ct, replays)
         if key not in self._bounds:
             self._bounds[key] = ChipBounds(self.placer(unit, memory), self.layer_type_of)
         return self._bounds[key].batch_s([(forward_s_ct, backward_s_ct)])
@@ -308,6 +344,27 @@ def _policies(modes: tuple[Recompute, ...]) -> tuple[RecomputePolicy, ...]:
     if set(modes) == set(Recompute):
         return (RecomputePolicy.AUTO,)
     return tuple(RecomputePolicy(mode) for mode in modes)
+
+
+def weight_part(backward_s: Floats, input_s: Floats) -> Floats:
+    """What of a backward pass no earlier layer waits for: all of it but the input part alone.
+
+    Beside each other the two parts take less than one after the other; what that gains is credited to this one.
+    """
+    with np.errstate(invalid="ignore"):
+        found: Floats = np.maximum(backward_s - np.minimum(input_s, backward_s), 0.0)
+    return found
+
+
+def _pass_classes(pairs: Sequence[tuple[GraphCut, int]]) -> tuple[PassClass, ...]:
+    """Pairs with the same tokens a chip together, those with a whole sequence first."""
+    members: dict[tuple[GraphCut, Fraction], list[tuple[GraphCut, int]]] = {}
+    for cut, microbatch in pairs:
+        members.setdefault((replace(cut, cp=1), Fraction(microbatch, cut.cp)), []).append((cut, microbatch))
+    return tuple(
+        PassClass(tokens=tokens, pairs=tuple(sorted(own, key=lambda pair: pair[0].cp)))
+        for (_, tokens), own in members.items()
+    )
 
 
 def _pass_work(graph: OpGraph) -> PassWork:

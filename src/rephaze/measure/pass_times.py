@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
 from typing import NamedTuple, Protocol
@@ -9,6 +10,7 @@ from typing import NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from rephaze.estimate.op_at import OpAt
 from rephaze.measure.model_work import ModelWork
 from rephaze.types.chip import Chip
 from rephaze.types.cut import GraphCut
@@ -38,13 +40,27 @@ class PassTimes:
 class Times(Enum):
     """Which times of a model's passes."""
 
-    MAPPED = auto()
-    """Bounds from mapped operators."""
     HURRIED = auto()
     """What little work proves of the schedules."""
     LEAST = auto()
     """What all the work there is proves of them."""
     SCHEDULED = auto()
+
+
+class FastestForm(NamedTuple):
+    """The form of a cut sequence that a layer type runs in."""
+
+    form: int
+    is_proven: bool
+    """No other form can be quicker, were its schedules as short as their bounds."""
+
+
+class LayerSeconds(NamedTuple):
+    """Every layer type's passes; the last is the part of the backward pass that earlier layers wait for."""
+
+    forward_s_t: Floats
+    backward_s_t: Floats
+    input_s_t: Floats
 
 
 class OpTimes(NamedTuple):
@@ -60,9 +76,7 @@ class PassSource(Protocol):
     chip: Chip
     energy: AccessEnergy
 
-    def pass_times(
-        self, work: ModelWork, cut: GraphCut, microbatch: int, kind: int, direction: int, *, hurried: bool = False
-    ) -> PassTimes:
+    def pass_times(self, work: ModelWork, cut: GraphCut, microbatch: int, kind: int, direction: int) -> PassTimes:
         """The scheduled pass of a layer type, in the fastest form of the cut."""
 
     def pass_seconds(
@@ -70,14 +84,14 @@ class PassSource(Protocol):
     ) -> Floats:
         """Seconds by layer type; infinite where an operator cannot run."""
 
-    def fastest_form(self, work: ModelWork, cut: GraphCut, microbatch: int, kind: int) -> int:
+    def fastest_form(self, work: ModelWork, cut: GraphCut, microbatch: int, kind: int) -> FastestForm:
         """Which form of a cut sequence a layer type runs in."""
 
     def op_times(self, work: ModelWork, cut: GraphCut, microbatch: int, kind: int, form: int) -> OpTimes:
         """The operators a layer type may replay, each in its fastest mode."""
 
-    def least_op_s(self, work: ModelWork, cut: GraphCut, microbatch: int, kind: int) -> Floats:
-        """Seconds no such operator beats, in closed form, in the first form of the cut."""
+    def least_op_s(self, work: ModelWork, ops: Sequence[OpAt | None]) -> Floats:
+        """Seconds that operators take at least; None takes nothing."""
 
 
 def seconds_of(cycles: list[int], clock_hz: float) -> Floats:

@@ -76,7 +76,7 @@ def _pass(
     work: ModelWork, solver: ChipSolver, unit: Unit, kind: int, direction: int
 ) -> tuple[ScheduleProblem, Schedule]:
     began = time.perf_counter()
-    form = solver.fastest_form(work, unit.cut, unit.microbatch, kind)
+    form = solver.fastest_form(work, unit.cut, unit.microbatch, kind).form
     one_pass = work.forms(unit.cut)[form].passes[kind][direction]
     table = solver.pass_table(work, unit.cut, unit.microbatch, kind, direction, form)
     found = solver.schedule(one_pass, table)

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from rephaze.measure.model_work import Memory, ModelWork, Unit
 from rephaze.measure.objective import idle_j_per_sample
-from rephaze.measure.pass_times import BACKWARD, FORWARD, PassSource, Times
+from rephaze.measure.pass_times import BACKWARD, FORWARD, LayerSeconds, PassSource, Times
 from rephaze.measure.unit_answer import UnitAnswer
 from rephaze.types.placement import Plan, PricedPlan, Recompute, SolveStatus
 from rephaze.types.search import ModelPlan, StagePlan
@@ -34,8 +34,9 @@ class StagePlanner:
     unit: Unit
     memory: Memory
 
-    def placed_bound_s(self, forward_s_t: Floats, backward_s_t: Floats, cutoff_s: float) -> float:
-        """A batch time no plan beats if no layer is faster than given; ``cutoff_s`` if it is no less."""
+    def placed_bound_s(self, layer_s: LayerSeconds, cutoff_s: float) -> float:
+        """A batch time no plan beats if no pass is faster than given; ``cutoff_s`` if it is no less."""
+        forward_s_t, backward_s_t, _ = layer_s
         if not (np.isfinite(forward_s_t).all() and np.isfinite(backward_s_t).all()):
             return math.inf
         kinds = np.array(self.work.layer_type_of)
@@ -44,7 +45,8 @@ class StagePlanner:
 
     def bound_s(self, times: Times, cutoff_s: float) -> float:
         """A batch time no plan beats, from bounds on the passes."""
-        return self.placed_bound_s(*self._columns(times), cutoff_s)
+        forward_s_t, backward_s_t = self._columns(times)
+        return self.placed_bound_s(LayerSeconds(forward_s_t, backward_s_t, np.zeros_like(forward_s_t)), cutoff_s)
 
     def solve(self, cutoff_s: float) -> UnitAnswer:
         """The best plan, if it is below ``cutoff_s``."""

@@ -1,28 +1,24 @@
 """Bounds on a layer's makespan for thousands of chips at once, for an outer search over chips.
 
-Axis letters: o = operator of the graph, i = operator of a part, c = chip, m = mode (one core, all cores),
-r = resource.
+Axis letters: o = operator of the graph, i = operator of a part, c = chip, m = mode, r = resource.
 """
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from rephaze.compiled import kernel
 from rephaze.schedule.relaxation import NEVER, ceil_safely, relax, tails
 from rephaze.schedule.structure import Part, ScheduleStructure, series_parts
 from rephaze.schedule.tables import Flags, Floats, Ints, Preds
-from rephaze.types.latency import IMPOSSIBLE_CYCLES, LatencyTable
+from rephaze.types.latency import IMPOSSIBLE_CYCLES, ModeBounds
 from rephaze.types.schedule import Exclusion
 
 _NUM_ROUNDS = 24
 _TOLERANCE = 1e-3
-# Modes and resources as columns.
-_ONE_CORE, _ALL_CORES = range(2)
-_NUM_MODES = 2
+# Resources as columns.
 _TENSOR, _VECTOR, _LINK, _HBM, _BUFFER = range(5)
 _NUM_RESOURCES = 5
 
@@ -31,9 +27,10 @@ class _PartOnChips(NamedTuple):
     """A part's operators on many chips, and the chips' cores."""
 
     cycles_cim: Ints
-    hbm_cim: Floats
+    all_cores_m: Flags
+    hbm_im: Floats
     """Part of the HBM bandwidth held."""
-    buffer_cim: Floats
+    buffer_im: Floats
     num_tensor_c: Ints
     """No more than can be busy at once."""
     num_vector_c: Ints
@@ -49,7 +46,7 @@ class _Engines(NamedTuple):
 
 def lower_bounds(
     structure: ScheduleStructure,
-    table: LatencyTable,
+    table: ModeBounds,
     *,
     num_tensor_cores_c: Ints,
     num_vector_cores_c: Ints,
@@ -80,31 +77,29 @@ def lower_bounds(
     return np.where(possible_c, total_c, IMPOSSIBLE_CYCLES)
 
 
-def _fastest(structure: ScheduleStructure, table: LatencyTable) -> Ints:
-    fastest_oc = np.minimum(table.one_core_cycles_oc, table.all_cores_cycles_oc)
+def _fastest(structure: ScheduleStructure, table: ModeBounds) -> Ints:
+    fastest_oc = table.fastest_oc
     fastest_oc[~structure.takes_time[structure.place]] = 0
     return fastest_oc
 
 
 def _bounds_of_part(
     part: Part,
-    table: LatencyTable,
+    table: ModeBounds,
     num_tensor_cores_c: Ints,
     num_vector_cores_c: Ints,
     exclusion: Exclusion,
     possible_c: Flags,
 ) -> Ints:
-    def rows(one_oc: NDArray[Any], all_oc: NDArray[Any]) -> NDArray[Any]:
-        return np.ascontiguousarray(np.stack([one_oc[part.ops].T, all_oc[part.ops].T], axis=2))
-
-    cycles_cim = rows(table.one_core_cycles_oc, table.all_cores_cycles_oc)
+    cycles_cim = np.ascontiguousarray(table.cycles_moc[:, part.ops].transpose(2, 1, 0))
     cycles_cim[cycles_cim >= IMPOSSIBLE_CYCLES] = NEVER
     cycles_cim[~possible_c] = 0  # their answer is known; keep their sums from overflowing
     bound_c = np.zeros(len(cycles_cim), dtype=np.int64)
     chips = _PartOnChips(
         cycles_cim=cycles_cim,
-        hbm_cim=rows(table.one_core_hbm_share_oc, table.all_cores_hbm_share_oc),
-        buffer_cim=rows(table.one_core_buffer_share_oc, table.all_cores_buffer_share_oc),
+        all_cores_m=table.all_cores_m,
+        hbm_im=table.hbm_share_om[part.ops],
+        buffer_im=table.buffer_share_om[part.ops],
         num_tensor_c=np.minimum(num_tensor_cores_c, max(part.tensor_width, 1)),
         num_vector_c=np.minimum(num_vector_cores_c, max(part.vector_width, 1)),
     )
@@ -116,26 +111,30 @@ def _bounds_of_part(
 @kernel
 def _fill_bounds(chips: _PartOnChips, engines: _Engines, preds: Preds, exclusive: bool, bound_c: Ints) -> None:
     # Unpacked once: every field access of a tuple in compiled code counts references.
-    cycles_cim, hbm_cim, buffer_cim = chips.cycles_cim, chips.hbm_cim, chips.buffer_cim
+    cycles_cim, all_cores_m, hbm_im, buffer_im = chips.cycles_cim, chips.all_cores_m, chips.hbm_im, chips.buffer_im
     num_tensor_c, num_vector_c = chips.num_tensor_c, chips.num_vector_c
     uses_tensor, uses_vector, uses_link = engines.uses_tensor, engines.uses_vector, engines.uses_link
-    num_chips, size = cycles_cim.shape[:2]
-    frac_imr = np.zeros((size, _NUM_MODES, _NUM_RESOURCES))
-    weight_im = np.zeros((size, _NUM_MODES))
-    alone_im = np.zeros((size, _NUM_MODES), dtype=np.bool_)
-    alone_im[:, _ALL_CORES] = exclusive
+    num_chips, size, num_modes = cycles_cim.shape
+    frac_imr = np.zeros((size, num_modes, _NUM_RESOURCES))
+    weight_im = np.zeros((size, num_modes))
+    alone_im = np.zeros((size, num_modes), dtype=np.bool_)
+    for m in range(num_modes):
+        alone_im[:, m] = exclusive and all_cores_m[m]
     pick_i = np.zeros(size, dtype=np.int64)
     tail_i = np.zeros(size, dtype=np.int64)
+    for i in range(size):
+        for m in range(num_modes):
+            frac_imr[i, m, _LINK] = 1.0 if uses_link[i] else 0.0
+            frac_imr[i, m, _HBM] = hbm_im[i, m]
+            frac_imr[i, m, _BUFFER] = buffer_im[i, m]
     for c in range(num_chips):
         dur_im = cycles_cim[c]
         longest = tails(dur_im, preds, tail_i)
         for i in range(size):
-            for m in range(_NUM_MODES):
-                one_of = m == _ONE_CORE
-                frac_imr[i, m, _TENSOR] = (1.0 / num_tensor_c[c] if one_of else 1.0) if uses_tensor[i] else 0.0
-                frac_imr[i, m, _VECTOR] = (1.0 / num_vector_c[c] if one_of else 1.0) if uses_vector[i] else 0.0
-                frac_imr[i, m, _LINK] = 1.0 if uses_link[i] else 0.0
-                frac_imr[i, m, _HBM] = hbm_cim[c, i, m]
-                frac_imr[i, m, _BUFFER] = buffer_cim[c, i, m]
+            for m in range(num_modes):
+                tensor = 1.0 if all_cores_m[m] else 1.0 / num_tensor_c[c]
+                vector = 1.0 if all_cores_m[m] else 1.0 / num_vector_c[c]
+                frac_imr[i, m, _TENSOR] = tensor if uses_tensor[i] else 0.0
+                frac_imr[i, m, _VECTOR] = vector if uses_vector[i] else 0.0
         relaxed = relax(dur_im, frac_imr, alone_im, preds, _NUM_ROUNDS, _TOLERANCE, weight_im, pick_i)
         bound_c[c] = max(longest, ceil_safely(relaxed))

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from rephaze.measure.layer_bounds import ModelBounds
+from rephaze.measure.layer_bounds import ModelBounds, joined_bounds
 from rephaze.search.evaluator import SpaceEvaluator
 from rephaze.search.workers.base import Workers
 from rephaze.types.search import Evaluation, Unsettled
@@ -37,6 +37,17 @@ class BoundedDesigns:
     def refine(self, designs: Sequence[int]) -> Floats:
         """An upper bound of each design's objective, from its layers; ``StoppedError`` when cut."""
         found = self._workers.unit_bounds(designs)
+        self._bounds |= {design: (found, position) for position, design in enumerate(designs)}
+        return self._evaluator.refined(designs, found)
+
+    def sharpen(self, designs: Sequence[int], cutoff: float) -> Floats:
+        """A finer upper bound of refined designs, from mapped products; ``StoppedError`` when cut."""
+        places = [self._bounds[design] for design in designs]
+        blunt = [
+            joined_bounds([found[model].chip(position) for found, position in places])
+            for model in range(len(self._evaluator.works))
+        ]
+        found = self._workers.sharpened(designs, blunt, cutoff)
         self._bounds |= {design: (found, position) for position, design in enumerate(designs)}
         return self._evaluator.refined(designs, found)
 

@@ -22,7 +22,9 @@ Floats = NDArray[np.float64]
 
 DEVICE_TIME = "device time"
 LAYER_BOUNDS = STAGE_NAMES[0]
-BOUNDS = (DEVICE_TIME, *STAGE_NAMES)
+RETIRED = "plans on layer bounds"
+"""What recorded runs of earlier versions may name."""
+BOUNDS = (DEVICE_TIME, LAYER_BOUNDS, RETIRED, *STAGE_NAMES[1:])
 """Coarse to fine."""
 WITHIN = {"0.1 %": 0.001, "1 %": 0.01, "5 %": 0.05}
 _FIELDS = (

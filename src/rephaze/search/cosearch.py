@@ -15,6 +15,7 @@ from rephaze.errors import SpecError
 from rephaze.hardware.space import DesignCensus, enumerate_designs
 from rephaze.search.bounded_designs import BoundedDesigns
 from rephaze.search.certificate import bound_table, certify, nothing_certified
+from rephaze.search.design_search import dropped_design
 from rephaze.search.engine import EngineOutcome, EngineProgress, run_best_first
 from rephaze.search.evaluator import SpaceEvaluator
 from rephaze.search.near_best import settle_near_best
@@ -32,6 +33,7 @@ Floats = NDArray[np.float64]
 BATCH_SIZE = 8
 """Designs solved between two looks at the incumbent."""
 REFINE_SIZE = 4096
+SHARPEN_SIZE = 64
 PREPARATION_GRACE_S = 2.0
 """The models' preparation may run over the limit by this much: without it there is not even a bound."""
 
@@ -167,6 +169,9 @@ class _Search:
             batch_size=BATCH_SIZE,
             refine=self._refine,
             refine_size=REFINE_SIZE,
+            sharpen=self._sharpen,
+            drop=dropped_design,
+            sharpen_size=SHARPEN_SIZE,
             known=known,
             on_batch=self._on_batch,
             should_stop=self.stop.is_over,
@@ -195,6 +200,10 @@ class _Search:
     def _refine(self, designs: Sequence[int]) -> Floats:
         self._report("bounding")
         return self.designs.refine(designs)
+
+    def _sharpen(self, designs: Sequence[int], cutoff: float) -> Floats:
+        self._report("bounding")
+        return self.designs.sharpen(designs, cutoff)
 
     def _on_batch(self, batch: list[Evaluation], progress: EngineProgress) -> None:
         if self.store is not None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from rephaze.measure.best_plan import STAGE_NAMES, UnitSearch
+from rephaze.measure.best_plan import STAGE_NAMES, Stage, UnitSearch
 from rephaze.measure.chip_solver import ChipSolver
 from rephaze.measure.layer_bounds import ModelBounds
 from rephaze.measure.model_work import Memory, ModelWork
@@ -70,14 +70,7 @@ class DesignSearch:
         )
 
     def _dropped(self, bound: float) -> Evaluation:
-        return Evaluation(
-            design=self.design,
-            is_exact=False,
-            objective=-math.inf,
-            bound=bound,
-            plans=(),
-            dropped_by=STAGE_NAMES[max(model.finest for model in self.models)],
-        )
+        return dropped_design(self.design, bound, max(model.finest for model in self.models))
 
     def _infeasible(self) -> Evaluation:
         missing = [model.work.name for model in self.models if model.upper <= 0.0]
@@ -89,3 +82,15 @@ class DesignSearch:
             plans=(),
             reason=f"no plan of {', '.join(missing)} fits",
         )
+
+
+def dropped_design(design: int, bound: float, stage: Stage = Stage.MAPPED) -> Evaluation:
+    """A design that a bound of this stage drops."""
+    return Evaluation(
+        design=design,
+        is_exact=False,
+        objective=-math.inf,
+        bound=bound,
+        plans=(),
+        dropped_by=STAGE_NAMES[stage],
+    )

@@ -18,7 +18,8 @@ from numpy.typing import NDArray
 from rephaze.estimate.estimate_model import EstimateModel
 from rephaze.estimate.least_work import least_hbm_bytes, least_macs
 from rephaze.estimate.vector_weights import lane_ops
-from rephaze.measure.model_work import ModelWork, PassWork
+from rephaze.measure.model_work import ModelWork
+from rephaze.measure.pass_classes import PassWork
 from rephaze.search.unshared_time import UnsharedTime
 from rephaze.types.chip import ChipTable
 from rephaze.types.cut import GraphCut

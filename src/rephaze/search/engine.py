@@ -1,10 +1,11 @@
 """Best-first branch and bound over designs: exact, resumable, the same answer for any number of workers.
 
 The engine knows nothing of chips. It takes a coarse upper bound for each design, a function that refines bounds
-(many designs at once) and one that solves designs exactly, or drops them when a finer bound still falls below
-the incumbent. Designs are refined by falling coarse bound, solved by falling refined bound, in batches of fixed
-size, until no bound left can beat the incumbent. Batches depend only on bounds and on results of earlier batches,
-never on how many workers solved them: runs repeat.
+(many designs at once), one that sharpens refined ones (fewer at once), and one that solves designs exactly, or
+drops them when a finer bound still falls below the incumbent. Designs are refined by falling coarse bound,
+sharpened and solved by falling refined bound, in batches of fixed size, until no bound left can beat the
+incumbent. Batches depend only on bounds and on results of earlier batches, never on how many workers solved them:
+runs repeat.
 
 A search may be stopped at any moment, also within a batch: what was settled by then counts, what was cut stays
 open with its bound.
@@ -31,6 +32,10 @@ TieKey = Callable[[Evaluation], tuple[float, ...]]
 """Smaller is better; decides among equal objectives."""
 Refine = Callable[[Sequence[int]], Floats]
 """Designs in, a finer upper bound of each out; ``StoppedError`` if it was cut."""
+Sharpen = Callable[[Sequence[int], float], Floats]
+"""Refined designs and the incumbent's objective in, yet finer upper bounds out; ``StoppedError`` if cut."""
+Drop = Callable[[int, float], Evaluation]
+"""A design and its sharpened bound in, the record of one dropped by it out."""
 Evaluate = Callable[[Sequence[int], float], Iterable[Evaluation | Unsettled]]
 """Designs and the incumbent's objective in, one answer a design out, in the same order."""
 
@@ -59,7 +64,7 @@ class EngineOutcome:
     refined: dict[int, float] = field(repr=False)
     """Refined bounds of the designs that got one."""
     unsettled: dict[int, float] = field(repr=False, default_factory=dict)
-    """Bounds of the designs whose evaluation was cut: finer than their refined ones."""
+    """Bounds of the designs that were sharpened or whose evaluation was cut: finer than their refined ones."""
 
 
 def run_best_first(
@@ -70,6 +75,9 @@ def run_best_first(
     batch_size: int,
     refine: Refine | None = None,
     refine_size: int = 4096,
+    sharpen: Sharpen | None = None,
+    drop: Drop | None = None,
+    sharpen_size: int = 64,
     known: Iterable[Evaluation] = (),
     on_batch: Callable[[list[Evaluation], EngineProgress], None] = lambda _batch, _progress: None,
     should_stop: Callable[[], bool] = lambda: False,
@@ -84,6 +92,9 @@ def run_best_first(
         batch_size: Designs a batch; part of the run's definition, not of the machine's.
         refine: Finer bounds, asked for only while the coarse one beats the incumbent.
         refine_size: Designs refined at a time.
+        sharpen: Finer bounds yet, asked for before a design is solved.
+        drop: The record of a design that a sharpened bound dropped; must come with ``sharpen``.
+        sharpen_size: Designs sharpened at a time.
         known: Evaluations of an earlier, interrupted run; used instead of solving again.
         on_batch: Called after each batch with its evaluations, for the store and the progress display.
         should_stop: Asked between batches; True ends the search with the incumbent and an honest bound. So does a
@@ -102,8 +113,19 @@ def run_best_first(
                 state.put_back(chunk)
                 is_stopped = True
             continue
+        if sharpen is not None and (chunk := state.take_blunt(batch_size, sharpen_size)):
+            try:
+                state.add_sharpened(chunk, sharpen(chunk, -np.inf if exhaustive else state.objective))
+            except StoppedError:
+                state.put_back_blunt(chunk)
+                is_stopped = True
+            continue
         batch = state.take_batch(batch_size)
         if not batch:
+            if drop is not None:
+                dropped = [drop(design, bound) for design, bound in state.below_threshold()]
+                state.absorb(dropped)
+                on_batch(dropped, state.progress())
             return state.outcome(is_complete=True)
         cutoff = -np.inf if exhaustive else state.objective
         answers = _solve(batch, cutoff, remembered, evaluate)
@@ -132,6 +154,8 @@ class _State:
         self.pool: list[tuple[float, int]] = []
         """Refined, unsolved designs as a heap of (-bound, design)."""
         self.refined: dict[int, float] = {}
+        self.sharpened: dict[int, float] = {}
+        """Finer bounds of refined designs, where they have one."""
         self.unsettled: dict[int, float] = {}
         self.incumbent: Evaluation | None = None
         self.evaluations: dict[int, Evaluation] = {}
@@ -181,6 +205,42 @@ class _State:
             if finer > 0:
                 heapq.heappush(self.pool, (-finer, design))
 
+    def take_blunt(self, batch_size: int, sharpen_size: int) -> list[int]:
+        """Designs to be sharpened now: the best that are not, if one of them is about to be solved."""
+        ahead = heapq.nsmallest(batch_size, self.pool)
+        if all(design in self.sharpened for bound, design in ahead if -bound >= self.threshold):
+            return []
+        chunk: list[int] = []
+        kept: list[tuple[float, int]] = []
+        while self.pool and len(chunk) < sharpen_size and self.next_refined >= self.threshold:
+            item = heapq.heappop(self.pool)
+            if item[1] in self.sharpened:
+                kept.append(item)
+            else:
+                chunk.append(item[1])
+        for item in kept:
+            heapq.heappush(self.pool, item)
+        return chunk
+
+    def put_back_blunt(self, chunk: list[int]) -> None:
+        """Undo ``take_blunt``."""
+        for design in chunk:
+            heapq.heappush(self.pool, (-self.refined[design], design))
+
+    def add_sharpened(self, chunk: list[int], bounds: Floats) -> None:
+        for design, bound in zip(chunk, bounds.tolist(), strict=True):
+            finer = self.sharpened[design] = min(bound, self.refined[design])
+            self.open_d[design] = finer if finer > 0 else -np.inf
+            heapq.heappush(self.pool, (-finer, design))
+
+    def below_threshold(self) -> list[tuple[int, float]]:
+        """Designs that nothing but their sharpened bound drops."""
+        return [
+            (design, bound)
+            for design, bound in sorted(self.sharpened.items())
+            if design not in self.evaluations and bound < self.threshold <= self.refined[design]
+        ]
+
     def take_batch(self, size: int) -> list[int]:
         batch: list[int] = []
         while self.pool and len(batch) < size and self.next_refined >= self.threshold:
@@ -224,14 +284,15 @@ class _State:
 
     def outcome(self, *, is_complete: bool) -> EngineOutcome:
         proven = max(self.objective, self.unproven_bound)
+        # An earlier session may have settled what was cut in this one.
+        finer = {d: bound for d, bound in (self.sharpened | self.unsettled).items() if d not in self.evaluations}
         return EngineOutcome(
             incumbent=self.incumbent,
             bound=proven if is_complete else self.bound,
             is_complete=is_complete,
             evaluations=self.evaluations,
             refined=self.refined,
-            # An earlier session may have settled what was cut in this one.
-            unsettled={d: bound for d, bound in self.unsettled.items() if d not in self.evaluations},
+            unsettled={} if is_complete else finer,
         )
 
 

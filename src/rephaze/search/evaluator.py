@@ -17,17 +17,19 @@ from rephaze.estimate.estimator import Estimator
 from rephaze.hardware.energy import access_energy
 from rephaze.hardware.space import DesignCensus, enumerate_designs
 from rephaze.measure.chip_solver import ChipSolver, Memos
-from rephaze.measure.layer_bounds import ModelBounds, layer_bounds
+from rephaze.measure.layer_bounds import FinerBounds, ModelBounds, layer_bounds
 from rephaze.measure.model_work import Memory, ModelWork, memory_options
 from rephaze.measure.objective import Valuation
 from rephaze.search.design_search import DesignSearch
 from rephaze.search.device_time import device_time_batch_s
+from rephaze.search.engine import RELATIVE_SLACK
 from rephaze.types.chip import Chip
 from rephaze.types.energy import AccessEnergy
 from rephaze.types.search import Evaluation, SearchSettings, Unsettled
 from rephaze.types.stopping import UNSTOPPED, StoppedError, StopSignal
 
 Floats = NDArray[np.float64]
+Ints = NDArray[np.intp]
 
 
 class SpaceEvaluator:
@@ -73,6 +75,57 @@ class SpaceEvaluator:
         estimator = Estimator(chips, self._energy_of(index), cluster, self.model, self.memos.gemms)
         memory = [self.memory_options(design)[-1] for design in designs]
         return [layer_bounds(work, estimator, chips, memory, self.exclusion, stop) for work in self.works]
+
+    def sharpened(
+        self, designs: Sequence[int], bounds: list[ModelBounds], cutoff: float, stop: StopSignal = UNSTOPPED
+    ) -> list[ModelBounds]:
+        """The bounds with mapped products wherever closed forms leave a chance to reach ``cutoff``.
+
+        Without a cutoff only what is best of a design: until that is mapped. ``StoppedError`` when cut.
+        """
+        index = np.asarray(designs, dtype=np.intp)
+        chips, cluster = self.census.chips.take(index), self.settings.scenario.cluster
+        memory = [self.memory_options(design)[-1] for design in designs]
+
+        def estimator_of(columns: Ints) -> Estimator:
+            own = index[columns]
+            return Estimator(
+                self.census.chips.take(own), self._energy_of(own), cluster, self.model, self.memos.gemms
+            )
+
+        finer = [
+            FinerBounds(work, own, chips, memory, self.exclusion, estimator_of, stop)
+            for work, own in zip(self.works, bounds, strict=True)
+        ]
+        for model in range(len(finer)):
+            while (asked := self._to_map(index, finer, model, cutoff)) is not None:
+                finer[model].map_class(*asked)
+        return [one.bounds for one in finer]
+
+    def _to_map(
+        self, index: Ints, finer: Sequence[FinerBounds], model: int, cutoff: float
+    ) -> tuple[int, Ints] | None:
+        """The class of one model's passes to be mapped next, and on which designs; None if there is nothing to."""
+        own = finer[model]
+        least_s_mc = np.stack([one.bounds.batch_s_uc.min(axis=0) for one in finer])
+        least_s_kc = np.stack([own.bounds.batch_s_uc[units].min(axis=0) for units in own.units_of_k])
+        best_k_c = least_s_kc.argmin(axis=0)
+        is_asked_kc = own.bounds.is_mapped_kc == 0
+        if np.isfinite(cutoff):
+            threshold = cutoff * (1 - RELATIVE_SLACK)
+            for k in np.flatnonzero(is_asked_kc.any(axis=1)).tolist():
+                with_class_mc = least_s_mc.copy()
+                with_class_mc[model] = least_s_kc[k]
+                is_asked_kc[k] &= self.valuation.upper_bounds(self.works, with_class_mc, index) >= threshold
+        else:
+            is_asked_kc &= np.arange(len(is_asked_kc))[:, None] == best_k_c
+        is_asked_kc &= np.isfinite(least_s_kc)
+        if not is_asked_kc.any():
+            return None
+        # What is best of most: the others may then be out without it.
+        num_best_k = np.bincount(best_k_c[is_asked_kc.any(axis=0)], minlength=len(is_asked_kc))
+        k = int(np.argmax(np.where(is_asked_kc.any(axis=1), 1 + num_best_k, 0)))
+        return k, np.flatnonzero(is_asked_kc[k])
 
     def refined(self, designs: Sequence[int], bounds: list[ModelBounds]) -> Floats:
         """An upper bound of each design's objective, from its unit bounds."""

@@ -26,7 +26,7 @@ from rephaze.estimate.collectives import paper_all_reduce_s
 from rephaze.estimate.estimate_model import EstimateModel
 from rephaze.estimate.least_work import gemm_sizes, num_macs
 from rephaze.estimate.vector_paper import work_cycles
-from rephaze.measure.model_work import PassWork
+from rephaze.measure.pass_classes import PassWork
 from rephaze.schedule.structure import Part, series_parts
 from rephaze.types.chip import ChipTable
 from rephaze.types.cluster import Cluster

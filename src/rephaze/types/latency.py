@@ -1,6 +1,6 @@
 """Operator estimates for many chips, as the scheduler takes them.
 
-Axis letters: o = operator, c = chip.
+Axis letters: o = operator, c = chip, m = mode.
 """
 
 from __future__ import annotations
@@ -78,3 +78,22 @@ class LatencyTable:
     all_cores_hbm_share_oc: NDArray[np.float64]
     one_core_buffer_share_oc: NDArray[np.float64]
     all_cores_buffer_share_oc: NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False, kw_only=True, slots=True)
+class ModeBounds:
+    """Every operator of one OpGraph on many chips: cycles that no way to run it goes below.
+
+    Modes as those of ``ModeTable``, and what each holds of the bandwidths is the same on all chips.
+    """
+
+    all_cores_m: NDArray[np.bool_]
+    cycles_moc: NDArray[np.int64]
+    hbm_share_om: NDArray[np.float64]
+    buffer_share_om: NDArray[np.float64]
+
+    @property
+    def fastest_oc(self) -> NDArray[np.int64]:
+        """In whatever mode."""
+        found: NDArray[np.int64] = self.cycles_moc.min(axis=0)
+        return found

@@ -110,6 +110,10 @@ class WinnerCheck:
             is_proven=found.bound_cycles == found.makespan_cycles,
         )
 
+    def _in_ticks(self, cycles: int) -> int:
+        """Whole ticks, where operators take those."""
+        return _whole_ticks(cycles) if self.model.has_memory_terms else cycles
+
     def _wrong_ops(
         self, graph: OpGraph, estimator: Estimator, table: LatencyTable, microbatch: int
     ) -> Iterator[str]:
@@ -117,8 +121,10 @@ class WinnerCheck:
         bound = estimator.bound(graph, microbatch)
         macs_per_cycle = self.chip.num_macs
         for o, op in enumerate(graph.ops):
-            fastest = min(int(table.one_core_cycles_oc[o, 0]), int(table.all_cores_cycles_oc[o, 0]))
-            least = min(int(bound.one_core_cycles_oc[o, 0]), int(bound.all_cores_cycles_oc[o, 0]))
+            fastest = self._in_ticks(
+                min(int(table.one_core_cycles_oc[o, 0]), int(table.all_cores_cycles_oc[o, 0]))
+            )
+            least = int(bound.fastest_oc[o, 0])
             if op.kind is OpKind.GEMM:
                 least = max(least, int(op.num_flops.at(microbatch) / FLOPS_PER_MAC / macs_per_cycle))
             if fastest < least:
@@ -148,6 +154,13 @@ def schedule_problem(
     )
 
 
+def _whole_ticks(cycles: int) -> int:
+    if cycles >= IMPOSSIBLE_CYCLES:
+        return cycles
+    tick = max(TICK_CYCLES, 1 << max(cycles.bit_length() - SIGNIFICANT_BITS, 0))
+    return -(-cycles // tick) * tick
+
+
 def _operator(o: int, op: Op, tables: Sequence[LatencyTable]) -> ScheduleOp:
     ways = []
     for table, part in zip(tables, (1.0, HALF), strict=False):
@@ -161,9 +174,8 @@ def _operator(o: int, op: Op, tables: Sequence[LatencyTable]) -> ScheduleOp:
         }
         for mode, cycles_oc, energy_j_oc in columns:
             cycles = int(cycles_oc[o, 0])
-            if len(tables) > 1 and cycles < IMPOSSIBLE_CYCLES:
-                tick = max(TICK_CYCLES, 1 << max(cycles.bit_length() - SIGNIFICANT_BITS, 0))
-                cycles = -(-cycles // tick) * tick
+            if len(tables) > 1:
+                cycles = _whole_ticks(cycles)
             ways.append(Way(mode=mode, cycles=cycles, energy_j=float(energy_j_oc[o, 0]), **held))
     # Names repeat in some graphs; positions do not.
     return operator_of(f"{o} {op.name}", engine_of(op), ways)

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from rephaze.estimate.estimate_model import DEFAULT, PAPER
-from rephaze.estimate.estimator import Estimator, _whole_ticks, engine_of
+from rephaze.estimate.estimator import Estimator, engine_of, whole_ticks
+from rephaze.estimate.op_at import op_at
 from rephaze.types.chip import chip_table
 from rephaze.types.cluster import Cluster, NetworkLevel, flat_cluster
 from rephaze.types.graph import (
@@ -67,7 +68,7 @@ def test_ticks_are_64_cycles_or_the_last_of_ten_bits():
     # 65,536 has 17 bits: a tick of 2^7.
     cycles = np.array([[0, 1, 64, 65, 65535, 65536, 65537, 2**30 + 1, IMPOSSIBLE_CYCLES]])
     expected = [0, 64, 64, 128, 65536, 65536, 65664, 2**30 + 2**21, IMPOSSIBLE_CYCLES]
-    assert _whole_ticks(cycles).tolist() == [expected]
+    assert whole_ticks(cycles).tolist() == [expected]
 
 
 def test_views_are_free_and_the_others_keep_their_places(estimator):
@@ -85,13 +86,28 @@ def test_modes_are_one_core_before_all_with_all_of_the_bandwidth_before_half(est
     assert found.hbm_share_om.tolist() == [[1, 1, 0.5, 0.5], [0, 0, 0, 0]]
 
 
-def test_a_bound_holds_no_less_than_half_of_what_it_uses(estimator):
-    graph = OpGraph(ops=(adds(64000, 4000), adds(3200, 0)), edges=())
-    found = estimator(DEFAULT).bound(graph, 1)
-    # 40 of its 2,000 cycles: yet a mode has half of the bandwidths or all.
-    assert found.all_cores_cycles_oc[:, 0].tolist() == [2000, 100]
-    assert found.all_cores_hbm_share_oc[:, 0].tolist() == [0.5, 0]
-    assert not found.all_cores_buffer_share_oc.any()
+def test_a_bound_has_the_modes_that_an_operator_has(estimator):
+    graph = OpGraph(ops=(op(OpKind.VIEW, "view"), adds(32, 12800), adds(3200, 0)), edges=())
+    found, modes = estimator(DEFAULT).bound(graph, 1), estimator(DEFAULT).modes(graph, 1)
+    assert found.all_cores_m.tolist() == modes.all_cores_m.tolist()
+    # Nothing here is mapped: the bound is the table itself.
+    assert found.cycles_moc[:, :, 0].T.tolist() == modes.cycles_om.tolist()
+    assert found.hbm_share_om.tolist() == modes.hbm_share_om.tolist()
+    assert found.buffer_share_om.tolist() == modes.buffer_share_om.tolist()
+    assert found.fastest_oc[:, 0].tolist() == [0, 128, 128]
+
+
+def test_a_product_is_bounded_in_every_mode_and_mapped_on_all_cores(estimator):
+    product = op_at(op(OpKind.GEMM, gemm=GEMM, input_bytes=Affine(16384), output_bytes=Affine(8192)), 1)
+    on_chip = estimator(DEFAULT)
+    exact_m = on_chip.modes(OpGraph(ops=(product.op,), edges=()), 1).cycles_om[0]
+    bound, mapped = on_chip.least(product), on_chip.least(product, is_mapped=True)
+    assert (bound.cycles_mc[:, 0] <= exact_m).all()
+    assert (bound.cycles_mc <= mapped.cycles_mc).all()
+    assert mapped.cycles_mc[[1, 3], 0].tolist() == exact_m[[1, 3]].tolist()
+    assert bound.uses_hbm
+    assert bound.uses_buffer
+    assert on_chip.fastest(product, is_mapped=True)[0] == mapped.cycles_mc.min()
 
 
 def test_the_paper_has_no_half_modes(estimator):
@@ -135,7 +151,8 @@ def test_messages_of_a_ring_follow_one_another(estimator, model):
     assert found.one_core_cycles_oc[0, 0] == found.all_cores_cycles_oc[0, 0] == 3_000_000
     assert found.all_cores_j_oc[0, 0] == (3e6 * 13 + hbm_bytes * 11) * UNIT_J
     graph = OpGraph(ops=(op(OpKind.COLLECTIVE, "send", collective=dims),), edges=())
-    assert estimator(model).bound(graph, 1).all_cores_cycles_oc[0, 0] == 3_000_000
+    # In whole ticks, where bandwidths are shared.
+    assert estimator(model).bound(graph, 1).fastest_oc[0, 0] == (3_002_368 if model is DEFAULT else 3_000_000)
 
 
 def test_collectives_that_differ_in_their_group_alone_are_priced_apart(chip, energy_of):

@@ -31,11 +31,14 @@ class KnownAnswers:
         self.asked.append((kind, unit.tp))
         return UNITS.index(unit)
 
-    def placed_bound_s(self, _work, unit, _memory, _layer_s, _cutoff_s):
-        return self.bounds[UNITS.index(unit)]
+    def finer_bounds(self, _work, _memory, bounds):
+        def map_class(k, _columns):
+            bounds.batch_s_uc[k, 0] = self.mapped[self._note("mapped", UNITS[k])]
 
-    def bound_batch_s(self, _work, unit, _memory, _cutoff_s):
-        return self.mapped[self._note("mapped", unit)]
+        return SimpleNamespace(bounds=bounds, map_class=map_class, units_of_k=np.arange(len(UNITS))[:, None])
+
+    def placed_bound_s(self, _work, unit, _memory, _layer_s, _cutoff_s):
+        return self.mapped[UNITS.index(unit)]
 
     def hurried_bound_s(self, _work, unit, _memory, _cutoff_s):
         return self.hurried[self._note("hurried", unit)]
@@ -54,11 +57,18 @@ class KnownAnswers:
 
 @pytest.fixture
 def search():
-    def make(solver, worth=None, least_j=0.0):
+    def make(solver, worth=None, least_j=0.0, is_mapped=0.0):
         column = np.array(solver.bounds)[:, None]
         layers = np.zeros((len(UNITS), 1, 1))
-        bounds = ModelBounds(batch_s_uc=column, forward_s_kct=layers, backward_s_kct=layers)
-        work = SimpleNamespace(name="model", units=UNITS, pairs=tuple((unit.cut, 1) for unit in UNITS))
+        bounds = ModelBounds(
+            batch_s_uc=column,
+            forward_s_kct=layers,
+            backward_s_kct=layers,
+            input_s_kct=layers,
+            is_mapped_kc=is_mapped * np.ones((len(UNITS), 1)),
+        )
+        class_of = {(unit.cut, 1): k for k, unit in enumerate(UNITS)}
+        work = SimpleNamespace(name="model", units=UNITS, class_of=class_of)
         return UnitSearch(solver, work, LARGE, bounds, worth or ChipWorth(global_batch=60), least_j)
 
     return make
@@ -92,6 +102,16 @@ def test_a_unit_that_disappoints_leaves_its_place_to_the_next(search):
     assert before == 60.0
     assert (found.best.unit.tp, found.value) == (1, 20.0)
     assert ("hurried", 2) not in solver.asked
+
+
+def test_what_is_mapped_already_is_not_mapped_again(search):
+    times = [2.0, 1.0, 9.0]
+    solver = KnownAnswers(times, times, times, [(3.0, 1), (1.5, 1), (9, 1)])
+    found = search(solver, is_mapped=1.0)
+    assert found.stage_u.tolist() == [Stage.MAPPED] * 3
+    found.run()
+    assert (found.value, found.best.unit.tp) == (40.0, 2)
+    assert [kind for kind, _ in solver.asked] == ["hurried", "solved"]
 
 
 def test_what_is_not_proven_stays_above_the_answer(search):

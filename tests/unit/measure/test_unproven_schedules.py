@@ -37,16 +37,16 @@ TPUV4 = preset_chip("tpuv4")
 @pytest.fixture
 def loosened(monkeypatch):
     """Leave bounds of schedules below them: of all, or of those a test picks by (tp, microbatch, direction)."""
-    whole = ChipSolver.pass_times
+    whole = ChipSolver._form_times
 
     def loosen(picked=lambda _tp, _microbatch, _direction: True):
-        def pass_times(self, work, cut, microbatch, kind, direction, *, hurried=False):
-            found = whole(self, work, cut, microbatch, kind, direction, hurried=hurried)
-            if not picked(cut.tp, microbatch, direction):
+        def form_times(self, work, key, *, hurried=False):
+            found = whole(self, work, key, hurried=hurried)
+            if not picked(key.cut.tp, key.microbatch, key.direction):
                 return found
             return replace(found, bound_cycles=math.floor(PART * found.cycles))
 
-        monkeypatch.setattr(ChipSolver, "pass_times", pass_times)
+        monkeypatch.setattr(ChipSolver, "_form_times", form_times)
 
     return loosen
 
@@ -54,15 +54,15 @@ def loosened(monkeypatch):
 @pytest.fixture
 def as_short_as_bounds(monkeypatch):
     """What the loosened bounds allow at best: every schedule as short as that."""
-    whole = ChipSolver.pass_times
+    whole = ChipSolver._form_times
 
     def shorten():
-        def pass_times(self, work, cut, microbatch, kind, direction, *, hurried=False):
-            found = whole(self, work, cut, microbatch, kind, direction, hurried=hurried)
+        def form_times(self, work, key, *, hurried=False):
+            found = whole(self, work, key, hurried=hurried)
             cycles = math.floor(PART * found.cycles)
             return replace(found, cycles=cycles, bound_cycles=cycles)
 
-        monkeypatch.setattr(ChipSolver, "pass_times", pass_times)
+        monkeypatch.setattr(ChipSolver, "_form_times", form_times)
 
     return shorten
 
@@ -179,13 +179,13 @@ def test_a_search_says_that_schedules_are_what_is_missing(loosened):
 def test_a_chip_that_cannot_run_a_layer_is_infeasible_not_slow(monkeypatch):
     from rephaze.types.latency import IMPOSSIBLE_CYCLES
 
-    whole = ChipSolver.pass_times
+    whole = ChipSolver._form_times
 
-    def pass_times(self, work, cut, microbatch, kind, direction, *, hurried=False):
-        found = whole(self, work, cut, microbatch, kind, direction, hurried=hurried)
+    def form_times(self, work, key, *, hurried=False):
+        found = whole(self, work, key, hurried=hurried)
         return replace(found, cycles=IMPOSSIBLE_CYCLES, bound_cycles=IMPOSSIBLE_CYCLES)
 
-    monkeypatch.setattr(ChipSolver, "pass_times", pass_times)
+    monkeypatch.setattr(ChipSolver, "_form_times", form_times)
     model = search_cases.tiny_model("gpt", "default")
     assert placement_on_chip(model, TPUV4, load_scenario("default")).problem.graphs == ()
     done = CliRunner().invoke(app, ["place", model, "--chip", "tpuv4"])

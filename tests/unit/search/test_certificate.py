@@ -95,3 +95,9 @@ def test_counts_do_not_depend_on_how_the_search_went(truth, data, batch_size, nu
         derived = account(coarse_d, again, found.evaluations, threshold)
         assert derived.removed_by_d.tolist() == counted.removed_by_d.tolist()
         assert derived.is_infeasible_d.tolist() == counted.is_infeasible_d.tolist()
+
+
+def test_a_bound_that_only_earlier_versions_had_is_still_counted():
+    coarse_d, by = np.array([12.0, 12.0]), "plans on layer bounds"
+    found = account(coarse_d, {}, {0: solved(0, 10.0), 1: dropped(1, 9.0, by)}, drop_threshold(10.0, False))
+    assert found.num_dropped() == {DEVICE_TIME: 0, LAYER_BOUNDS: 0, by: 1}

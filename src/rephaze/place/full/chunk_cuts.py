@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from rephaze.compiled import inner
+from rephaze.compiled import inner_in_place, unfolded
 from rephaze.place.full.chunks import Crew, Spread, best_points, fill_moments
 from rephaze.place.full.least_time import INTERLEAVED, ROUNDING
 from rephaze.place.full.line_cuts import NUM_MAXIMA, POINT, START, WALKED, Room, stage_figures, stage_time
@@ -41,7 +41,7 @@ MAX_CUTS = 20_000
 """Of one layout, if all are to be looked at."""
 ALL_CUTS, EQUAL_BLOCKS, SOME_CUTS = 0, 1, 2
 """Over which cuts a layout was solved."""
-
+NOT_ALL = unfolded(False)
 
 NUM_SUMS = 6
 FORWARD_S, BACKWARD_S, GATHER_S, SCATTER_S, OWN_BYTES, EXPERT_BYTES = range(NUM_SUMS)
@@ -75,7 +75,7 @@ def make_sums(num_layers: int, num_points: int) -> Sums:
     )
 
 
-@inner
+@inner_in_place
 def _fill_sums(line: Line, costs: Costs, link_vq: Floats, sums: Sums) -> int:
     """Gives back how many blocks there are."""
     num_layers, num_blocks = len(line.forward_s_v), 0
@@ -98,7 +98,7 @@ def _fill_sums(line: Line, costs: Costs, link_vq: Floats, sums: Sums) -> int:
     return num_blocks
 
 
-@inner
+@inner_in_place
 def _least_s(asked: Asked, sums: Sums, once_s: float, replay_s: float) -> float:
     """The least the cut takes: transfers hidden as well as can be, only the first device replays, so much."""
     pp, num_chunks, start_c = asked.pp, asked.pp * asked.chunks, sums.start_c
@@ -121,7 +121,7 @@ def _least_s(asked: Asked, sums: Sums, once_s: float, replay_s: float) -> float:
     return asked.num_microbatches * slowest_s + once_s
 
 
-@inner
+@inner_in_place
 def _least_replay_s(costs: Costs, asked: Asked, sums: Sums, crew: Crew) -> float:
     """What the first device, of which most is in flight, must replay to fit; infinite if it cannot.
 
@@ -152,7 +152,7 @@ def _least_replay_s(costs: Costs, asked: Asked, sums: Sums, crew: Crew) -> float
     return least_s
 
 
-@inner
+@inner_in_place
 def _look_at(
     line: Line, ties: Ties, costs: Costs, asked: Asked, room: Room, sums: Sums, crew: Crew
 ) -> tuple[float, bool]:
@@ -194,7 +194,8 @@ def _look_at(
     if asked.schedule == INTERLEAVED:
         spread = Spread(start_c, room.span_ejq)
         return best_points(spread, costs, asked, num_points, step_s + tied_s, crew)
-    own_q, most_q, total_s = np.zeros(NUM_MAXIMA), np.zeros(NUM_MAXIMA), 0.0
+    own_q, most_q, total_s = room.most_bq[0], room.most_bq[1], 0.0
+    most_q[:] = 0.0
     for c in range(num_chunks):
         row = room.span_ejq[start_c[c + 1], start_c[c + 1] - start_c[c] - 1]
         in_flight = min(pp if costs.is_zero_bubble else pp - c, asked.num_microbatches)
@@ -207,7 +208,7 @@ def _look_at(
     return stage_time(total_s, most_q, pp, asked.num_microbatches, costs.is_zero_bubble), True
 
 
-@inner
+@inner_in_place
 def _num_cuts(num_layers: int, num_chunks: int) -> int:
     """Ways to cut a line, or one more than are looked at."""
     ways = 1
@@ -218,7 +219,7 @@ def _num_cuts(num_layers: int, num_chunks: int) -> int:
     return ways
 
 
-@inner
+@inner_in_place
 def best_listed_cut(
     line: Line, ties: Ties, costs: Costs, asked: Asked, once_s: float, room: Room, sums: Sums, crew: Crew
 ) -> tuple[float, int]:
@@ -268,7 +269,7 @@ def best_listed_cut(
     return best_s if best_s < asked.limit_s else np.inf, scope
 
 
-@inner
+@inner_in_place
 def _first_cut(num_layers: int, num_blocks: int, num_chunks: int, is_all: bool, sums: Sums) -> int:
     """Put the first cut into ``sums.start_c``; -1: there is none."""
     if num_chunks > num_layers:
@@ -279,10 +280,10 @@ def _first_cut(num_layers: int, num_blocks: int, num_chunks: int, is_all: bool, 
         return 0
     # States count blocks of a chunk and of the first: see _next_cut.
     each = -(-num_blocks // num_chunks)
-    return _next_cut(each * (num_blocks + 1) - 1, num_layers, num_blocks, num_chunks, False, sums)
+    return _next_cut(each * (num_blocks + 1) - 1, num_layers, num_blocks, num_chunks, NOT_ALL, sums)
 
 
-@inner
+@inner_in_place
 def _next_cut(state: int, num_layers: int, num_blocks: int, num_chunks: int, is_all: bool, sums: Sums) -> int:
     """Put the cut after the last into ``sums.start_c``; -1: there is none."""
     start_c = sums.start_c

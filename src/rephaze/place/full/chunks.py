@@ -15,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from rephaze.compiled import inner
+from rephaze.compiled import inner_in_place
 from rephaze.place.full.line_fits import Asked
 from rephaze.place.full.spans import (
     ALL_COPIES,
@@ -47,8 +47,8 @@ Ints = NDArray[np.int64]
 MAX_CHOICES = 256
 """Of one device that are nowhere worse than another."""
 MAX_JOINED = 2048
-MAX_POINTS = 4096
-"""Choices of one device that are looked at; where there are more, only those with one point for all its chunks."""
+MAX_TRIALS = 1 << 15
+"""Choices of one device that are looked at; where there are more, those with one point for all its chunks too."""
 OWN_S, LONGEST_S, LATE_S = 0, 1, 2
 """Figures of a choice."""
 NUM_CHUNK = 6
@@ -75,6 +75,8 @@ class Crew(NamedTuple):
     sum_cq: Floats
     """Of a device's chunks: sums of gradients, weights gathered once, and their sum less the forward compute."""
     trial_c: Ints
+    rest_s_c: Floats
+    """The least that a chunk and those after it take."""
 
 
 def make_crew(num_layers: int, most_chunks: int, num_points: int) -> Crew:
@@ -93,10 +95,11 @@ def make_crew(num_layers: int, most_chunks: int, num_points: int) -> Crew:
         np.zeros((most_chunks, num_points, NUM_CHUNK)),
         np.zeros((most_chunks, 3)),
         np.zeros(most_chunks, dtype=np.int64),
+        np.zeros(most_chunks + 1),
     )
 
 
-@inner
+@inner_in_place
 def fill_moments(pp: int, num_chunks: int, count: int, crew: Crew) -> None:
     """The moments at which a device can be fullest.
 
@@ -132,7 +135,7 @@ def fill_moments(pp: int, num_chunks: int, count: int, crew: Crew) -> None:
         crew.num_moments_d[device] = num_moments
 
 
-@inner
+@inner_in_place
 def _passes_of(num_passes: int, chunk: int, pp: int, num_chunks: int) -> int:
     """How many of the first passes are of a chunk, pp of each in turn."""
     turns, left = num_passes // (pp * num_chunks), num_passes % (pp * num_chunks)
@@ -146,7 +149,7 @@ class Spread(NamedTuple):
     span_ejq: Floats
 
 
-@inner
+@inner_in_place
 def _fill_rows(device: int, spread: Spread, costs: Costs, asked: Asked, num_points: int, crew: Crew) -> float:
     """The figures of a device's chunks by point; gives back the bytes it holds whatever is kept."""
     own, experts, pair, largest, working = 0.0, 0.0, 0.0, 0.0, 0.0
@@ -171,7 +174,7 @@ def _fill_rows(device: int, spread: Spread, costs: Costs, asked: Asked, num_poin
     return fixed + costs.pair_ratio * pair + costs.largest_ratio * largest
 
 
-@inner
+@inner_in_place
 def _fits(device: int, fixed: float, memory_bytes: float, num_chunks: int, crew: Crew) -> bool:
     """Whether so many bytes and what is kept at the points ``crew.trial_c`` fit at every moment."""
     for m in range(crew.num_moments_d[device]):
@@ -183,7 +186,7 @@ def _fits(device: int, fixed: float, memory_bytes: float, num_chunks: int, crew:
     return True
 
 
-@inner
+@inner_in_place
 def _late_s(costs: Costs, num_chunks: int, crew: Crew) -> float:
     """What of a device's sums nothing hides, at the points ``crew.trial_c``."""
     sync_s, regather_s = 0.0, 0.0
@@ -198,64 +201,105 @@ def _late_s(costs: Costs, num_chunks: int, crew: Crew) -> float:
     return sync_s + regather_s
 
 
-@inner
+@inner_in_place
 def _list_choices(device: int, spread: Spread, costs: Costs, asked: Asked, num_points: int, crew: Crew) -> bool:
-    """The choices of a device that fit and are nowhere worse than another; whether all were kept."""
-    num_chunks, memory_bytes = asked.chunks, costs.memory_bytes
+    """The choices of a device that fit and are nowhere worse than another; whether all were kept.
+
+    Chunk by chunk: a choice for the first ones goes if it does not fit though the others keep least, or takes too
+    long though they take least.
+    """
+    num_chunks, memory_bytes, trial_c, rest_s_c = asked.chunks, costs.memory_bytes, crew.trial_c, crew.rest_s_c
     fixed = _fill_rows(device, spread, costs, asked, num_points, crew)
-    trial_c, found = crew.trial_c, 0
     crew.num_choices_d[device] = 0
-    trial_c[:num_chunks] = num_points - 1
-    if not _fits(device, fixed, memory_bytes, num_chunks, crew):
-        return True  # no choice keeps less
-    num_codes = 1
-    for _ in range(num_chunks):
-        num_codes = min(num_codes * num_points, MAX_POINTS + 1)
-    is_shared = num_codes > MAX_POINTS
-    is_complete = not is_shared
-    for code in range(num_points if is_shared else num_codes):
-        rest, own_s, longest_s, lost = code, 0.0, 0.0, 0.0
-        for at in range(num_chunks):
-            trial_c[at] = code if is_shared else rest % num_points
-            rest //= num_points
-            own_s += crew.chunk_ckq[at, trial_c[at], BUSY_S]
-            longest_s = max(longest_s, crew.chunk_ckq[at, trial_c[at], LOAD_S])
-            lost = max(lost, crew.chunk_ckq[at, trial_c[at], LOST_BYTES])
-        if own_s > asked.most_s or not _fits(device, fixed + lost, memory_bytes, num_chunks, crew):
+    rest_s_c[num_chunks] = 0.0
+    for at in range(num_chunks - 1, -1, -1):
+        least_s = crew.chunk_ckq[at, 0, BUSY_S]
+        for k in range(1, num_points):
+            least_s = min(least_s, crew.chunk_ckq[at, k, BUSY_S])
+        rest_s_c[at] = rest_s_c[at + 1] + least_s
+    at, num_trials = 0, 0
+    trial_c[0] = -1
+    while at >= 0:
+        trial_c[at] = _next_point(crew.chunk_ckq[at], trial_c[at], num_points)
+        if trial_c[at] == num_points:
+            at -= 1
             continue
-        late_s = own_s + _late_s(costs, num_chunks, crew)
-        is_needless, kept = False, 0
-        for x in range(found):
-            figures = crew.choice_dxq[device, x]
-            if figures[OWN_S] <= own_s and figures[LONGEST_S] <= longest_s and figures[LATE_S] <= late_s:
-                is_needless = True
-                break
-        if is_needless:
+        num_trials += 1
+        if num_trials > MAX_TRIALS:
+            for k in range(num_points):
+                for c in range(num_chunks):
+                    trial_c[c] = k
+                _add_choice(device, fixed, costs, asked, num_points, crew)
+            return False
+        own_s = rest_s_c[at + 1]
+        for c in range(at + 1):
+            own_s += crew.chunk_ckq[c, trial_c[c], BUSY_S]
+        for c in range(at + 1, num_chunks):
+            trial_c[c] = num_points - 1
+        if own_s > asked.most_s or not _fits(device, fixed, memory_bytes, num_chunks, crew):
             continue
-        for x in range(found):
-            figures = crew.choice_dxq[device, x]
-            if own_s <= figures[OWN_S] and longest_s <= figures[LONGEST_S] and late_s <= figures[LATE_S]:
-                continue
-            crew.choice_dxq[device, kept] = figures
-            crew.choice_points_dx[device, kept] = crew.choice_points_dx[device, x]
-            kept += 1
-        found = kept
-        if found == MAX_CHOICES:
-            is_complete = False
+        if at < num_chunks - 1:
+            at += 1
+            trial_c[at] = -1
             continue
-        crew.choice_dxq[device, found, OWN_S] = own_s
-        crew.choice_dxq[device, found, LONGEST_S] = longest_s
-        crew.choice_dxq[device, found, LATE_S] = late_s
-        crew.choice_points_dx[device, found] = -1 - code if is_shared else code
-        found += 1
-        if code == 0:
-            is_complete = True  # to keep everything is the fastest
-            break
-    crew.num_choices_d[device] = found
-    return is_complete
+        if not _add_choice(device, fixed, costs, asked, num_points, crew):
+            return False
+        if crew.num_choices_d[device] == 1 and crew.choice_points_dx[device, 0] == 0:
+            return True  # to keep everything is the fastest
+    return True
 
 
-@inner
+@inner_in_place
+def _next_point(figures_kq: Floats, k: int, num_points: int) -> int:
+    """The next point of a chunk that differs from the one before it."""
+    for later in range(k + 1, num_points):
+        if later == 0:
+            return 0
+        for q in range(NUM_CHUNK):
+            if figures_kq[later, q] != figures_kq[later - 1, q]:
+                return later
+    return num_points
+
+
+@inner_in_place
+def _add_choice(device: int, fixed: float, costs: Costs, asked: Asked, num_points: int, crew: Crew) -> bool:
+    """Add the points ``crew.trial_c`` to a device's choices if they are worth it; False if there is no room."""
+    num_chunks, trial_c, found = asked.chunks, crew.trial_c, crew.num_choices_d[device]
+    code, own_s, longest_s, lost = 0, 0.0, 0.0, 0.0
+    for at in range(num_chunks - 1, -1, -1):
+        figures = crew.chunk_ckq[at, trial_c[at]]
+        code = code * num_points + trial_c[at]
+        own_s += figures[BUSY_S]
+        longest_s = max(longest_s, figures[LOAD_S])
+        lost = max(lost, figures[LOST_BYTES])
+    if own_s > asked.most_s or not _fits(device, fixed + lost, costs.memory_bytes, num_chunks, crew):
+        return True
+    late_s = own_s + _late_s(costs, num_chunks, crew)
+    for x in range(found):
+        figures = crew.choice_dxq[device, x]
+        if figures[OWN_S] <= own_s and figures[LONGEST_S] <= longest_s and figures[LATE_S] <= late_s:
+            return True
+    kept = 0
+    for x in range(found):
+        figures = crew.choice_dxq[device, x]
+        if own_s <= figures[OWN_S] and longest_s <= figures[LONGEST_S] and late_s <= figures[LATE_S]:
+            continue
+        for q in range(3):
+            crew.choice_dxq[device, kept, q] = figures[q]
+        crew.choice_points_dx[device, kept] = crew.choice_points_dx[device, x]
+        kept += 1
+    crew.num_choices_d[device] = kept
+    if kept == MAX_CHOICES:
+        return False
+    crew.choice_dxq[device, kept, OWN_S] = own_s
+    crew.choice_dxq[device, kept, LONGEST_S] = longest_s
+    crew.choice_dxq[device, kept, LATE_S] = late_s
+    crew.choice_points_dx[device, kept] = code
+    crew.num_choices_d[device] = kept + 1
+    return True
+
+
+@inner_in_place
 def best_points(
     spread: Spread, costs: Costs, asked: Asked, num_points: int, once_s: float, crew: Crew
 ) -> tuple[float, bool]:
@@ -296,7 +340,8 @@ def best_points(
                 next_lq[num_next, OWN_S] = own_s
                 next_lq[num_next, LONGEST_S] = longest_s
                 next_lq[num_next, LATE_S] = late_s
-                next_points_ld[num_next, :device] = joined_points_ld[at, :device]
+                for before in range(device):
+                    next_points_ld[num_next, before] = joined_points_ld[at, before]
                 next_points_ld[num_next, device] = crew.choice_points_dx[device, x]
                 num_next += 1
         joined_lq, next_lq = next_lq, joined_lq
@@ -311,6 +356,6 @@ def best_points(
     for device in range(pp if best >= 0 else 0):
         code = joined_points_ld[best, device]
         for at in range(asked.chunks):
-            crew.point_c[device + at * pp] = -1 - code if code < 0 else code % num_points
-            code = code if code < 0 else code // num_points
+            crew.point_c[device + at * pp] = code % num_points
+            code //= num_points
     return best_s, is_complete

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from rephaze.compiled import inner
+from rephaze.compiled import inner_in_place
 
 ROUNDING = 1e-9
 """Relative: prices, bounds and compiled sums add the same terms in another order."""
@@ -63,7 +63,7 @@ class LinkTimes(NamedTuple):
     tied_s: float
 
 
-@inner
+@inner_in_place
 def free_links() -> LinkTimes:
     """Transfers that take no time."""
     return LinkTimes(0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0)
@@ -82,7 +82,7 @@ class Shape(NamedTuple):
     overlap: bool
 
 
-@inner
+@inner_in_place
 def zero_bubble_fill(
     pp: int, count: int, load_s: float, ahead_s: float, input_s: float, forward_s: float
 ) -> float:
@@ -118,7 +118,7 @@ class Floors(NamedTuple):
     """Between two stages, one way."""
 
 
-@inner
+@inner_in_place
 def least_floors(work: Work, stage: Share, chunk: Share, links: LinkTimes, shape: Shape) -> Floors:
     """The least of each part.
 
@@ -174,7 +174,7 @@ def least_floors(work: Work, stage: Share, chunk: Share, links: LinkTimes, shape
     )
 
 
-@inner
+@inner_in_place
 def floor_time(floors: Floors, shape: Shape) -> float:
     """No plan of the layout is faster: a batch's time rises with each of its parts."""
     pp, count, slowest_s = shape.pp, shape.num_microbatches, floors.slowest_s
@@ -188,7 +188,7 @@ def floor_time(floors: Floors, shape: Shape) -> float:
     return (count - 1) * slowest_s + fill_s + end_s
 
 
-@inner
+@inner_in_place
 def most_load_s(floors: Floors, shape: Shape, limit_s: float) -> float:
     """The most a stage may take, tail and messages included, if the batch is to be faster than the limit."""
     pp, count = shape.pp, shape.num_microbatches

@@ -16,7 +16,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from rephaze.compiled import inner
+from rephaze.compiled import inner_in_place
 from rephaze.place.full.least_time import ROUNDING, zero_bubble_fill
 from rephaze.place.full.line_fits import Asked
 from rephaze.place.full.lines import Line, Ties
@@ -80,6 +80,8 @@ class Room(NamedTuple):
     label_lq: Floats
     """What adds up, then the maxima."""
     label_of_lq: Ints
+    most_bq: Floats
+    """Maxima: of a stage, of a label, and the least of what it may become."""
     cut_qc: Ints
     """The best cut found: where each stage starts, and its point of ``keep``."""
 
@@ -99,11 +101,12 @@ def make_room(num_layers: int, num_points: int, max_labels: int) -> Room:
         np.zeros((3, num_layers + 1), dtype=np.int64),
         np.empty((max_labels, 1 + NUM_MAXIMA)),
         np.empty((max_labels, 4), dtype=np.int64),
+        np.zeros((3, NUM_MAXIMA)),
         np.zeros((2, num_layers + 1), dtype=np.int64),
     )
 
 
-@inner
+@inner_in_place
 def stage_time(total_s: float, most_q: Floats, pp: int, count: int, is_zero_bubble: bool) -> float:
     """The time of a batch from what adds up and from the largest figures of any stage."""
     if not is_zero_bubble:
@@ -112,7 +115,7 @@ def stage_time(total_s: float, most_q: Floats, pp: int, count: int, is_zero_bubb
     return float(total_s + (count - 1) * most_q[0] + fill_s + max(most_q[0], most_q[4]) + most_q[5])
 
 
-@inner
+@inner_in_place
 def stage_figures(costs: Costs, row: Floats, k: int, most_q: Floats) -> float:
     """What of a stage adds up; and in ``most_q`` the figures of which the largest counts.
 
@@ -134,7 +137,7 @@ def stage_figures(costs: Costs, row: Floats, k: int, most_q: Floats) -> float:
     return float(load_s + row[ALL_TIED])
 
 
-@inner
+@inner_in_place
 def _walk_to(line: Line, ties: Ties, costs: Costs, end: int, most_s: float, room: Room) -> None:
     """All runs to one end; rows of runs of no use between others have a negative size."""
     shared = shares_until(ties, end)
@@ -156,7 +159,7 @@ def _walk_to(line: Line, ties: Ties, costs: Costs, end: int, most_s: float, room
     room.mark_qe[WALKED, end] = 0
 
 
-@inner
+@inner_in_place
 def best_line_cut(
     line: Line, ties: Ties, costs: Costs, asked: Asked, floor_q: Floats, room: Room
 ) -> tuple[float, bool]:
@@ -173,7 +176,7 @@ def best_line_cut(
     walked_e[:] = -1
     head_e[:] = -1
     num_labels, best_s, best_label, is_complete = 0, asked.limit_s, -1, True
-    own_q, trial_q, least_q = np.zeros(NUM_MAXIMA), np.zeros(NUM_MAXIMA), np.zeros(NUM_MAXIMA)
+    own_q, trial_q, least_q = room.most_bq[0], room.most_bq[1], room.most_bq[2]
     most_s = asked.most_s * (1 + ROUNDING)
     for depth in range(1, pp + 1):
         fresh_e[:] = -1
@@ -240,7 +243,7 @@ def best_line_cut(
     return best_s if best_label >= 0 else np.inf, is_complete
 
 
-@inner
+@inner_in_place
 def _is_needless(
     total: float, trial_q: Floats, start: int, fresh_e: Ints, label_lq: Floats, label_of_lq: Ints
 ) -> bool:

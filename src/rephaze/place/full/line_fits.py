@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from rephaze.compiled import inner
+from rephaze.compiled import inner_in_place
 from rephaze.place.full.least_time import Shape
 from rephaze.place.full.lines import Line
 from rephaze.place.full.spans import BACKWARD, GATHER, KEPT, LOST, SCATTER, Costs
@@ -38,13 +38,13 @@ class Asked(NamedTuple):
     """Of all stages but the first and the last, which may have fewer; -1: any number."""
 
 
-@inner
+@inner_in_place
 def asked_of(shape: Shape, most_s: float) -> Asked:
     """Any cut of a layout without messages whose stages take no longer than this."""
     return Asked(shape.pp, shape.chunks, shape.num_microbatches, shape.schedule, np.inf, most_s, 0.0, -1)
 
 
-@inner
+@inner_in_place
 def can_be_cut(line: Line, costs: Costs, link_vq: Floats, asked: Asked, run_kq: Floats) -> bool:
     """Whether stages filled from the last to the first, each as far as memory and time allow, hold all layers.
 
@@ -105,7 +105,7 @@ def can_be_cut(line: Line, costs: Costs, link_vq: Floats, asked: Asked, run_kq: 
     return end == 0
 
 
-@inner
+@inner_in_place
 def fill_rest(line: Line, costs: Costs, link_vq: Floats, load_s_u: Floats, busy_s_u: Floats) -> None:
     """The least that the layers before a place take however they are cut: passes alone, and with their tails.
 

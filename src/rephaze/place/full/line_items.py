@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from rephaze.compiled import inner
+from rephaze.compiled import inner_in_place, unfolded
 from rephaze.place.full.least_time import (
     INTERLEAVED,
     ONE_F_ONE_B,
@@ -51,6 +51,8 @@ NUM_LAYOUT = 3
 IS_DP_OUTER, SHARDING, SHARD_GROUP = range(NUM_LAYOUT)
 """Of a layout of an item."""
 
+YES, NO = unfolded(True), unfolded(False)
+
 
 class Tables(NamedTuple):
     """The network and its least rates."""
@@ -71,7 +73,7 @@ def most_items(num_degrees: int, num_layers: int, num_chunks: int) -> int:
     return num_degrees * num_layers * (4 + 2 * num_chunks)
 
 
-@inner
+@inner_in_place
 def list_items(
     g: int, lines: Lines, tables: Tables, choices: Choices, work_s: float, limit_s: float, item_iq: Ints
 ) -> tuple[int, bool]:
@@ -120,18 +122,18 @@ def list_items(
     return found, is_cut
 
 
-@inner
+@inner_in_place
 def _agrees(wanted: int, value: int) -> bool:
     return wanted == -1 or wanted == value
 
 
-@inner
+@inner_in_place
 def _is_gathering_legal(choices: Choices, replicas: int, schedule: int) -> bool:
     is_sharded = choices.is_sharding_o[WEIGHTS_TOO] and choices.may_reshard
     return is_sharded and replicas > 1 and schedule != ZERO_BUBBLE
 
 
-@inner
+@inner_in_place
 def list_layouts(
     item: Ints, cp: int, orders: int, degrees: Degrees, choices: Choices, size_s: Ints, layout_yq: Ints
 ) -> int:
@@ -166,20 +168,20 @@ def list_layouts(
     return found
 
 
-@inner
+@inner_in_place
 def item_mesh(item: Ints, tp: int, cp: int, is_dp_outer: bool) -> Mesh:
     """How its devices are numbered."""
     return Mesh(tp, cp, item[DP], item[PP], is_dp_outer)
 
 
-@inner
+@inner_in_place
 def item_shape(item: Ints, count: int, overlap: bool) -> Shape:
     """Its degrees and schedule; ``count``: microbatches of a batch."""
     per_replica = -(-count // item[DP])
     return Shape(item[PP], item[CHUNKS], per_replica, item[SCHEDULE], item[GATHERS] == 1, overlap)
 
 
-@inner
+@inner_in_place
 def layout_costs(
     item: Ints, layout: Ints, tp: int, cp: int, num_expert_devices: int, levels: Levels, figures: Figures
 ) -> Costs:
@@ -209,7 +211,7 @@ class Allowed(NamedTuple):
     """And not gathered for every pass."""
 
 
-@inner
+@inner_in_place
 def allowed_of(choices: Choices) -> Allowed:
     """What the options allow where there are two replicas."""
     allowed = choices.is_sharding_o
@@ -217,7 +219,7 @@ def allowed_of(choices: Choices) -> Allowed:
     return Allowed(allowed[NONE], allowed[OPTIMIZER] or allowed[GRADIENTS_TOO] or kept)
 
 
-@inner
+@inner_in_place
 def item_bound_s(
     shape: Shape,
     mesh: Mesh,
@@ -243,9 +245,9 @@ def item_bound_s(
     is_single = mesh.cp * mesh.dp == 1
     least_s = np.inf
     if shape.gathers or (allowed.sharded and not is_single):
-        links = item_links(total, row, experts, figures, mesh, True, shape.gathers)
+        links = item_links(total, row, experts, figures, mesh, YES, shape.gathers)
         least_s = floor_time(least_floors(least.work, least.stage, least.chunk, links, shape), shape)
     if not shape.gathers and (is_single or allowed.unsharded):
-        links = item_links(total, row, experts, figures, mesh, False, False)
+        links = item_links(total, row, experts, figures, mesh, NO, NO)
         least_s = min(least_s, floor_time(least_floors(least.work, least.stage, least.chunk, links, shape), shape))
     return least_s * (1 - ROUNDING)

@@ -10,12 +10,13 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from rephaze.compiled import inner, kernel
+from rephaze.compiled import inner_in_place, kernel_in_place
 from rephaze.place.full.least_time import LinkTimes, Share, Work
 from rephaze.place.full.lines import Lines, Times
 from rephaze.place.full.rates import (
     GRADIENTS,
     MESSAGE,
+    NOT_SHARDED,
     ONCE,
     REGATHER,
     SYNC,
@@ -102,14 +103,18 @@ class Totals(NamedTuple):
     """By type of equal layers: how many, both passes, forward, input backward pass, forward and input backward."""
 
 
-@kernel
 def graph_totals(lines: Lines, times: Times) -> Totals:
     """Sums over the layers of each graph, and its equal layers."""
     num_graphs = len(lines.tp_g)
-    total_gq = np.zeros((num_graphs, NUM_TOTALS))
-    type_gtq = np.zeros((num_graphs, NUM_TYPES + 1, 5))
-    for g in range(num_graphs):
-        total, types = total_gq[g], type_gtq[g]
+    totals = Totals(np.zeros((num_graphs, NUM_TOTALS)), np.zeros((num_graphs, NUM_TYPES + 1, 5)))
+    _add_layers(lines, times, totals)
+    return totals
+
+
+@kernel_in_place
+def _add_layers(lines: Lines, times: Times, totals: Totals) -> None:
+    for g in range(len(lines.tp_g)):
+        total, types = totals.total_gq[g], totals.type_gtq[g]
         first, end = lines.first_v_g[g], lines.first_v_g[g + 1]
         total[EXPERT_DEVICES] = lines.experts_g[g]
         total[FIRST_OWN], total[FIRST_EXPERT] = lines.param_bytes_v[first], lines.expert_bytes_v[first]
@@ -148,10 +153,9 @@ def graph_totals(lines: Lines, times: Times) -> Totals:
             owner, last = lines.owner_t[t], end - first - 1
             is_at_ends = lines.member_i[a] == 0 and lines.member_i[b - 1] == last and owner in (0, last)
             total[END_TIED_BYTES] += lines.tied_bytes_t[t] if is_at_ends and last > 0 else 0.0
-    return Totals(total_gq, type_gtq)
 
 
-@inner
+@inner_in_place
 def _add_type(types: Floats, num_layers: int, f: float, b: float, w: float) -> None:
     """Remember equal layers, or forget those of least work."""
     least = 0
@@ -166,7 +170,7 @@ def _add_type(types: Floats, num_layers: int, f: float, b: float, w: float) -> N
         types[least, 3], types[least, 4] = b - w, f + b - w
 
 
-@inner
+@inner_in_place
 def fill_shares(types: Floats, num_parts: int, share_nq: Floats) -> None:
     """What some part has at least, for every number of parts up to one."""
     for n in range(1, num_parts + 1):
@@ -175,13 +179,13 @@ def fill_shares(types: Floats, num_parts: int, share_nq: Floats) -> None:
         share_nq[n, 2], share_nq[n, 3] = share.input_backward_s, share.ahead_s
 
 
-@inner
+@inner_in_place
 def share_of(share_q: Floats) -> Share:
     """As a record."""
     return Share(share_q[0], share_q[1], share_q[2], share_q[3])
 
 
-@inner
+@inner_in_place
 def type_share(types: Floats, num_parts: int) -> Share:
     """What some part of so many has at least."""
     both_s, forward_s, input_s, ahead_s = 0.0, 0.0, 0.0, 0.0
@@ -195,13 +199,13 @@ def type_share(types: Floats, num_parts: int) -> Share:
     return Share(both_s, forward_s, input_s, ahead_s)
 
 
-@inner
+@inner_in_place
 def work_of(total: Floats) -> Work:
     """Compute of all layers."""
     return Work(total[FORWARD_S], total[BACKWARD_S], total[WEIGHT_S])
 
 
-@inner
+@inner_in_place
 def _all_s(rate: Rate, experts: Rate, total: Floats, ratio: float, expert_ratio: float) -> float:
     """One collective of each layer: parameters times a ratio, experts times another."""
     own_s = ratio * rate.s_per_byte * total[OWN_BYTES] + rate.latency_s * total[NUM_OWN]
@@ -209,13 +213,13 @@ def _all_s(rate: Rate, experts: Rate, total: Floats, ratio: float, expert_ratio:
     return float(own_s + expert_s)
 
 
-@inner
+@inner_in_place
 def _first_s(rate: Rate, experts: Rate, total: Floats, ratio: float) -> float:
     """The same of the first layer."""
     return take(rate, ratio * total[FIRST_OWN]) + take(experts, ratio * total[FIRST_EXPERT])
 
 
-@inner
+@inner_in_place
 def item_links(
     total: Floats, row: Floats, experts: Rate, figures: Figures, mesh: Mesh, is_sharded: bool, gathers: bool
 ) -> LinkTimes:
@@ -275,7 +279,7 @@ class Sharded(NamedTuple):
     reshard: bool
 
 
-@inner
+@inner_in_place
 def memory_costs(costs: Costs, figures: Figures, sharded: Sharded, num_expert_replicas: int) -> Costs:
     """The same with the bytes each byte of parameters takes, and the time of its step."""
     part, expert_part = 1.0 / sharded.shard_group, 1.0 / num_expert_replicas
@@ -299,11 +303,11 @@ def memory_costs(costs: Costs, figures: Figures, sharded: Sharded, num_expert_re
     )  # fmt: skip
 
 
-@inner
+@inner_in_place
 def mesh_costs(levels: Levels, mesh: Mesh, num_expert_devices: int, is_zero_bubble: bool) -> Costs:
     """Messages, sums over all replicas and experts' transfers of a mesh; without sharding yet."""
     free = Rate(0.0, 0.0)
-    _, whole = shard_rates(levels, mesh, 1)
+    _, whole = shard_rates(levels, mesh, NOT_SHARDED)
     return Costs(
         message_rate(levels, mesh), free, free, Rate(2 * whole.s_per_byte, 2 * whole.latency_s),
         expert_rate(levels, mesh, num_expert_devices), 1.0, 1.0, False, False, False, is_zero_bubble,
@@ -311,7 +315,7 @@ def mesh_costs(levels: Levels, mesh: Mesh, num_expert_devices: int, is_zero_bubb
     )  # fmt: skip
 
 
-@inner
+@inner_in_place
 def sharded_costs(costs: Costs, shards: Rate, copies: Rate) -> Costs:
     """The same with the transfers of a shard group and of the copies of a shard."""
     return Costs(
@@ -320,7 +324,7 @@ def sharded_costs(costs: Costs, shards: Rate, copies: Rate) -> Costs:
     )  # fmt: skip
 
 
-@inner
+@inner_in_place
 def layout_links(total: Floats, costs: Costs, pp: int) -> LinkTimes:
     """Transfers of all layers under a layout, copies of tied weights left out."""
     ratio, experts = costs.gradient_ratio, costs.experts

@@ -14,9 +14,18 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from rephaze.compiled import kernel
-from rephaze.place.full.chunk_cuts import ALL_CUTS
-from rephaze.place.full.layout_cuts import Tools, make_tools, solve_layout
+from rephaze.compiled import kernel_in_place
+from rephaze.place.full.layout_cuts import (
+    GRAPH,
+    ITEM,
+    LAYOUT,
+    NUM_ROW,
+    Problem,
+    State,
+    cut_layouts,
+    list_cuts,
+    make_tools,
+)
 from rephaze.place.full.least_time import (
     INTERLEAVED,
     ROUNDING,
@@ -33,10 +42,12 @@ from rephaze.place.full.line_items import (
     DEGREE,
     DP,
     GATHERS,
+    NO,
     NUM_ITEM,
     NUM_LAYOUT,
     PP,
     SCHEDULE,
+    YES,
     Least,
     Tables,
     allowed_of,
@@ -56,11 +67,10 @@ from rephaze.place.full.line_layouts import (
     fill_shares,
     layout_links,
     share_of,
-    type_share,
     work_of,
 )
-from rephaze.place.full.line_memory import Replicas, fits_on_average, least_held, may_fit_alone
-from rephaze.place.full.lines import Lines, Times, line_of, ties_of
+from rephaze.place.full.line_memory import Replicas, fits_on_average, least_held, least_kept_bytes, may_fit_alone
+from rephaze.place.full.lines import Lines, Times, line_of
 from rephaze.place.full.rates import MAX_SIZES, Rate
 from rephaze.place.full.spans import NUM_LINKS, NUM_POINT
 
@@ -73,11 +83,6 @@ LAST_THRESHOLD = 64.0
 """After so many times the least bound any plan will do."""
 FIRST_ROWS = 1 << 14
 """Layouts that are looked at together; more where one graph has more."""
-
-GRAPH, ITEM = 0, 1
-LAYOUT = ITEM + NUM_ITEM
-NUM_ROW = LAYOUT + NUM_LAYOUT
-"""Of a layout of any graph: its graph, item and layout of the item."""
 
 
 class Listing(NamedTuple):
@@ -94,19 +99,6 @@ class Listing(NamedTuple):
     run_kq: Floats
 
 
-class State(NamedTuple):
-    """The best plan so far."""
-
-    best_s: Floats
-    """Its time; then the least bound of layouts not solved over all cuts, and of those not even over a family."""
-    row_q: Ints
-    """Its layout; the graph is -1 if there is none."""
-    cut_qc: Ints
-    """Where each stage starts, and its point of ``keep``."""
-    may_be: NDArray[np.bool_]
-    """Whether there may be plans above the limit."""
-
-
 class Order(NamedTuple):
     """Graphs by a time none of their plans beats."""
 
@@ -116,7 +108,7 @@ class Order(NamedTuple):
     """Where to begin."""
 
 
-@kernel
+@kernel_in_place
 def bound_layouts(
     lines: Lines,
     times: Times,
@@ -148,11 +140,11 @@ def bound_layouts(
             continue
         line = line_of(lines, times, g)
         tp, cp, count, num_experts = lines.tp_g[g], lines.cp_g[g], lines.count_g[g], lines.experts_g[g]
-        may_gather = may_fit_alone(line, choices, tp, cp, num_experts, count, True)
-        may_keep = may_fit_alone(line, choices, tp, cp, num_experts, count, False)
+        may_gather = may_fit_alone(line, choices, tp, cp, num_experts, count, YES)
+        may_keep = may_fit_alone(line, choices, tp, cp, num_experts, count, NO)
         if not (may_gather or may_keep):
             continue
-        least_kept = line.kept_bytes_vk[:, -1].sum()
+        least_kept = least_kept_bytes(line)
         fill_shares(totals.type_gtq[g], lines.first_v_g[g + 1] - lines.first_v_g[g], share_nq)
         first_row_d = tables.first_row[tables.width_g[g]]
         first_expert_row = tables.first_kind[tables.kind_g[g]] - first_row_d[0]
@@ -164,7 +156,7 @@ def bound_layouts(
             least = Least(work_of(total), share_of(share_nq[pp]), share_of(share_nq[pp * item[CHUNKS]]))
             at = first_row_d[item[DEGREE]] + pp - 1
             experts = Rate(expert_row_rq[first_expert_row + at, 0], expert_row_rq[first_expert_row + at, 1])
-            shape, mesh = item_shape(item, count, figures.overlap), item_mesh(item, tp, cp, True)
+            shape, mesh = item_shape(item, count, figures.overlap), item_mesh(item, tp, cp, YES)
             bound_s = item_bound_s(shape, mesh, total, row_rq[at], experts, least, allowed, figures)
             if bound_s >= best_s:
                 may_be[0] |= bound_s < np.inf
@@ -194,49 +186,12 @@ def bound_layouts(
                     may_be[0] = True
                     continue
                 row_yq[found, GRAPH] = g
-                row_yq[found, ITEM:LAYOUT] = item
-                row_yq[found, LAYOUT:] = layout_yq[y]
+                for q in range(NUM_ITEM):
+                    row_yq[found, ITEM + q] = item[q]
+                for q in range(NUM_LAYOUT):
+                    row_yq[found, LAYOUT + q] = layout_yq[y, q]
                 found += 1
     return found, len(order.by_bound)
-
-
-@kernel
-def solve_layouts(
-    lines: Lines,
-    times: Times,
-    totals: Totals,
-    tables: Tables,
-    choices: Choices,
-    row_yq: Ints,
-    state: State,
-    tools: Tools,
-) -> None:
-    """Cut the layouts one after another, each below the best so far."""
-    figures = choices.figures
-    for y in range(len(row_yq)):
-        g, item, layout = row_yq[y, GRAPH], row_yq[y, ITEM:LAYOUT], row_yq[y, LAYOUT:]
-        total, types = totals.total_gq[g], totals.type_gtq[g]
-        shape = item_shape(item, lines.count_g[g], figures.overlap)
-        costs = layout_costs(
-            item, layout, lines.tp_g[g], lines.cp_g[g], lines.experts_g[g], tables.levels, figures
-        )
-        stage, chunk = type_share(types, shape.pp), type_share(types, shape.pp * shape.chunks)
-        floors = least_floors(work_of(total), stage, chunk, layout_links(total, costs, shape.pp), shape)
-        bound_s, limit_s = floor_time(floors, shape) * (1 - ROUNDING), state.best_s[0]
-        if bound_s >= limit_s:
-            state.may_be[0] = True
-            continue
-        line, ties = line_of(lines, times, g), ties_of(lines, g)
-        time_s, scope, may_be = solve_layout(
-            line, ties, costs, floors, shape, limit_s, choices.has_equal_blocks, tools
-        )
-        state.may_be[0] |= may_be
-        if scope != ALL_CUTS:
-            state.best_s[scope] = min(state.best_s[scope], bound_s)
-        if time_s < limit_s:
-            state.best_s[0] = time_s
-            state.cut_qc[:] = tools.sums.best_qc
-            state.row_q[:] = row_yq[y]
 
 
 class LineSearch:
@@ -283,12 +238,12 @@ class LineSearch:
         devices_g = lines.tp_g * lines.cp_g / choices.num_devices
         bound_s_g = lines.count_g * work_s_g * devices_g * (1 - ROUNDING)
         order = Order(np.argsort(bound_s_g), bound_s_g, 0)
-        state.best_s[:] = np.inf
         least_s, step = float(bound_s_g.min()), FIRST_STEP
         threshold_s = least_s * (1 + step)
         while True:
             is_last = not 0 < threshold_s <= LAST_THRESHOLD * least_s or threshold_s >= cutoff_s
-            state.best_s[0] = cutoff_s if is_last else threshold_s
+            # What a round with a lower threshold left open, this one looks at again.
+            state.best_s[:] = cutoff_s if is_last else threshold_s, np.inf, np.inf
             state.row_q[GRAPH], state.may_be[0] = -1, False
             self._round(times, totals, choices, order)
             if state.row_q[GRAPH] >= 0:
@@ -300,11 +255,13 @@ class LineSearch:
             threshold_s *= 1 + step
 
     def _round(self, times: Times, totals: Totals, choices: Choices, order: Order) -> None:
-        position = 0
+        position, lines = 0, self._lines
+        levels, has_equal_blocks = self._tables.levels, choices.has_equal_blocks
+        problem = Problem(lines, times, totals, levels, choices.figures, has_equal_blocks)
         while position < len(order.by_bound):
             rest = order._replace(first=position)
             found, after = bound_layouts(
-                self._lines, times, totals, self._tables, choices, rest, self._state, self._listing
+                lines, times, totals, self._tables, choices, rest, self._state, self._listing
             )
             if after == position:
                 size = 2 * len(self._listing.bound_s_y)
@@ -317,6 +274,15 @@ class LineSearch:
             # Interleaved cuts are looked at one by one: with the best of the others as limit.
             is_listed_y = row_yq[:, ITEM + SCHEDULE] == INTERLEAVED
             by_bound = np.lexsort((self._listing.bound_s_y[:found], is_listed_y))
-            solve_layouts(
-                self._lines, times, totals, self._tables, choices, row_yq[by_bound], self._state, self._tools
-            )
+            self._cut(problem, row_yq[by_bound], found - int(is_listed_y.sum()))
+
+    def _cut(self, problem: Problem, row_yq: Ints, num_cut: int) -> None:
+        """Cut the layouts, the first ones exactly by labels where those come to an end."""
+        first = 0
+        while first < num_cut:
+            y, before_s = cut_layouts(problem, row_yq[:num_cut], first, self._state, self._tools)
+            if y < num_cut:
+                list_cuts(problem, row_yq[y : y + 1], before_s, self._state, self._tools)
+            first = y + 1
+        if num_cut < len(row_yq):
+            list_cuts(problem, row_yq[num_cut:], 0.0, self._state, self._tools)

@@ -10,6 +10,7 @@ from itertools import accumulate
 import numpy as np
 
 from rephaze.place.full import line_items as codes
+from rephaze.place.full.layout_cuts import GRAPH, ITEM, LAYOUT, State
 from rephaze.place.full.layouts import (
     EQUAL_BLOCKS,
     FAMILY_SHARDING,
@@ -20,7 +21,7 @@ from rephaze.place.full.layouts import (
 from rephaze.place.full.least_time import INTERLEAVED, ONE_F_ONE_B, ZERO_BUBBLE
 from rephaze.place.full.line_items import Tables
 from rephaze.place.full.line_layouts import Choices, Figures, Wanted, graph_totals
-from rephaze.place.full.line_search import GRAPH, ITEM, LAYOUT, LineSearch, State
+from rephaze.place.full.line_search import LineSearch
 from rephaze.place.full.lines import PP_OUTER_BIT, Ints, Lines, Times, lines_of
 from rephaze.place.full.rates import Degrees, Levels, Sizes, least_expert_rates, least_rates
 from rephaze.types.cluster import Cluster

@@ -16,7 +16,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from rephaze.compiled import inner
+from rephaze.compiled import inner_in_place
 from rephaze.place.full.layouts import has_split_backward
 from rephaze.place.full.times import LayerTimes
 from rephaze.types.full import DeviceOrder, FullGraph, FullProblem
@@ -102,7 +102,7 @@ class Ties(NamedTuple):
     owner_t: Ints
 
 
-@inner
+@inner_in_place
 def line_of(lines: Lines, times: Times, g: int) -> Line:
     """One graph's layers."""
     a, b = lines.first_v_g[g], lines.first_v_g[g + 1]
@@ -127,7 +127,7 @@ def line_of(lines: Lines, times: Times, g: int) -> Line:
     )
 
 
-@inner
+@inner_in_place
 def ties_of(lines: Lines, g: int) -> Ties:
     """One graph's tied weights."""
     a, b = lines.first_t_g[g], lines.first_t_g[g + 1]
@@ -208,9 +208,10 @@ def times_of(by_graph: Sequence[LayerTimes]) -> Times:
         forward_s_v=joined("forward_s_v"),
         backward_s_v=backward_s_v,
         weight_backward_s_v=joined("weight_backward_s_v"),
-        compute_s_vk=replay_s_vk + backward_s_v[:, None],
+        # Always in C order: kernels are compiled for it.
+        compute_s_vk=np.add(replay_s_vk, backward_s_v[:, None], order="C"),
         kept_bytes_vk=kept_bytes_vk,
-        lost_bytes_vk=kept_bytes_vk[:, :1] - kept_bytes_vk,
+        lost_bytes_vk=np.subtract(kept_bytes_vk[:, :1], kept_bytes_vk, order="C"),
     )
 
 

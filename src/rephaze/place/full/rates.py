@@ -13,10 +13,14 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from rephaze.compiled import inner, kernel
+from rephaze.compiled import inner_in_place, kernel_in_place, unfolded
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
+
+
+NOT_SHARDED = unfolded(1)
+"""A shard group of one."""
 
 
 class Levels(NamedTuple):
@@ -44,13 +48,13 @@ class Mesh(NamedTuple):
     is_dp_outer: bool
 
 
-@inner
+@inner_in_place
 def take(rate: Rate, num_bytes: float) -> float:
     """The time of a transfer; nothing takes no time."""
     return num_bytes * rate.s_per_byte + rate.latency_s if num_bytes > 0 else 0.0
 
 
-@inner
+@inner_in_place
 def _joined(levels: Levels, level: int, members: int, stride: int, num_used: int) -> int:
     """Members of a factor that one group of the level joins."""
     size = levels.num_devices_l[level]
@@ -63,7 +67,7 @@ def _joined(levels: Levels, level: int, members: int, stride: int, num_used: int
     return min(members, slots) if is_even else 1
 
 
-@inner
+@inner_in_place
 def factor_rate(levels: Levels, members: int, stride: int, num_used: int) -> Rate:
     """Of a reduce-scatter over so many devices at a stride."""
     s_per_byte, latency_s, inside = 0.0, 0.0, 1
@@ -77,13 +81,13 @@ def factor_rate(levels: Levels, members: int, stride: int, num_used: int) -> Rat
     return Rate(s_per_byte, latency_s)
 
 
-@inner
+@inner_in_place
 def _then(first: Rate, members: int, second: Rate) -> Rate:
     """One factor after another that has divided the tensor by its members."""
     return Rate(first.s_per_byte + second.s_per_byte / members, first.latency_s + second.latency_s)
 
 
-@inner
+@inner_in_place
 def _strides(mesh: Mesh) -> tuple[int, int]:
     """Of the replicas, and of the stages."""
     width = mesh.tp * mesh.cp
@@ -92,7 +96,7 @@ def _strides(mesh: Mesh) -> tuple[int, int]:
     return width, mesh.dp * width
 
 
-@inner
+@inner_in_place
 def message_rate(levels: Levels, mesh: Mesh) -> Rate:
     """Between neighbouring stages, at the innermost level that joins all of a pipeline."""
     num_used = mesh.dp * mesh.pp * mesh.tp * mesh.cp
@@ -105,7 +109,7 @@ def message_rate(levels: Levels, mesh: Mesh) -> Rate:
     return Rate(levels.s_per_byte_l[-1], levels.latency_s_l[-1])
 
 
-@inner
+@inner_in_place
 def shard_rates(levels: Levels, mesh: Mesh, shard_group: int) -> tuple[Rate, Rate]:
     """Over a shard group, and over the copies of a shard; a group of one has all replicas as copies."""
     num_used = mesh.dp * mesh.pp * mesh.tp * mesh.cp
@@ -122,7 +126,7 @@ def shard_rates(levels: Levels, mesh: Mesh, shard_group: int) -> tuple[Rate, Rat
     return shards, factor_rate(levels, mesh.dp // across, stride * across, num_used)
 
 
-@inner
+@inner_in_place
 def expert_rate(levels: Levels, mesh: Mesh, num_expert_devices: int) -> Rate:
     """Over all devices that hold the same expert."""
     num_used = mesh.dp * mesh.pp * mesh.tp * mesh.cp
@@ -155,7 +159,7 @@ class Sizes(NamedTuple):
     has_level: bool
 
 
-@inner
+@inner_in_place
 def list_sizes(degrees: Degrees, d: int, cp: int, sizes: Sizes, size_s: Ints) -> int:
     """Fill ``size_s`` with the legal shard groups above one, smallest first; gives back how many."""
     num_sizes, replicas = 0, cp * degrees.dp_d[d]
@@ -178,11 +182,10 @@ def list_sizes(degrees: Degrees, d: int, cp: int, sizes: Sizes, size_s: Ints) ->
 MAX_SIZES = 4096
 """Of shard groups of one degree: no number up to 2^30 has more divisors than 1,344."""
 NUM_FIGURES = 10
-MESSAGE, GRADIENTS, SYNC, REGATHER, ONCE = 0, 2, 4, 6, 8
+MESSAGE, GRADIENTS, SYNC, REGATHER, ONCE = (unfolded(at) for at in range(0, NUM_FIGURES, 2))
 """Where each least rate stands in a row: seconds a byte, then seconds a collective."""
 
 
-@kernel
 def least_rates(
     levels: Levels, degrees: Degrees, sizes: Sizes, widths: Ints, first_row: Ints, gradient_ratio: float
 ) -> Floats:
@@ -197,7 +200,21 @@ def least_rates(
         gradient_ratio: Bytes of a gradient over those of a weight.
     """
     rows = np.full((first_row[-1, -1], NUM_FIGURES), np.inf)
-    size_s = np.zeros(MAX_SIZES, dtype=np.int64)
+    _lower_rates(levels, degrees, sizes, widths, first_row, gradient_ratio, np.zeros(MAX_SIZES, np.int64), rows)
+    return rows
+
+
+@kernel_in_place
+def _lower_rates(
+    levels: Levels,
+    degrees: Degrees,
+    sizes: Sizes,
+    widths: Ints,
+    first_row: Ints,
+    gradient_ratio: float,
+    size_s: Ints,
+    rows: Floats,
+) -> None:
     for w in range(len(widths)):
         tp, cp = widths[w, 0], widths[w, 1]
         for d in range(len(degrees.dp_d)):
@@ -210,7 +227,7 @@ def least_rates(
                         continue
                     mesh = Mesh(tp, cp, dp, pp, is_dp_outer)
                     _lower(rows[row], MESSAGE, message_rate(levels, mesh))
-                    _, whole = shard_rates(levels, mesh, 1)
+                    _, whole = shard_rates(levels, mesh, NOT_SHARDED)
                     _lower(rows[row], GRADIENTS, Rate(2 * gradient_ratio * whole.s_per_byte, 2 * whole.latency_s))
                     for at in range(num_sizes):
                         shards, copies = shard_rates(levels, mesh, size_s[at])
@@ -220,16 +237,14 @@ def least_rates(
                         _lower(rows[row], REGATHER, shards)
                         once = Rate(sync_b + shards.s_per_byte, sync_s + shards.latency_s)
                         _lower(rows[row], ONCE, once)
-    return rows
 
 
-@inner
+@inner_in_place
 def _lower(row: Floats, at: int, rate: Rate) -> None:
     row[at] = min(row[at], rate.s_per_byte)
     row[at + 1] = min(row[at + 1], rate.latency_s)
 
 
-@kernel
 def least_expert_rates(levels: Levels, degrees: Degrees, kinds: Ints, first_row: Ints, first_kind: Ints) -> Floats:
     """For each kind of experts (tp, cp, devices, width), dp and pp the least rate over orders.
 
@@ -241,6 +256,14 @@ def least_expert_rates(levels: Levels, degrees: Degrees, kinds: Ints, first_row:
         first_kind: Where the rows of a kind begin; one more entry at the end.
     """
     rows = np.full((first_kind[-1], 2), np.inf)
+    _lower_expert_rates(levels, degrees, kinds, first_row, first_kind, rows)
+    return rows
+
+
+@kernel_in_place
+def _lower_expert_rates(
+    levels: Levels, degrees: Degrees, kinds: Ints, first_row: Ints, first_kind: Ints, rows: Floats
+) -> None:
     for x in range(len(kinds)):
         tp, cp, num_devices, w = kinds[x, 0], kinds[x, 1], kinds[x, 2], kinds[x, 3]
         for d in range(len(degrees.dp_d)):
@@ -252,11 +275,11 @@ def least_expert_rates(levels: Levels, degrees: Degrees, kinds: Ints, first_row:
                 at = first_kind[x] + row - first_row[w, 0]
                 for is_dp_outer in (True, False):
                     if is_dp_outer or (dp > 1 and pp > 1):
-                        _lower(rows[at], 0, expert_rate(levels, Mesh(tp, cp, dp, pp, is_dp_outer), num_devices))
-    return rows
+                        mesh = Mesh(tp, cp, dp, pp, is_dp_outer)
+                        _lower(rows[at], MESSAGE, expert_rate(levels, mesh, num_devices))
 
 
-@inner
+@inner_in_place
 def are_experts_legal(tp: int, cp: int, dp: int, num_devices: int) -> bool:
     """Whether experts take whole factors of the devices, from the inside."""
     width = tp * cp

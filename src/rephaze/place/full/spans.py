@@ -19,7 +19,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from rephaze.compiled import inner
+from rephaze.compiled import inner_in_place
 from rephaze.place.full.lines import Line, Ties
 from rephaze.place.full.rates import Rate, take
 
@@ -74,14 +74,15 @@ def span_rows(num_points: int) -> int:
     return NUM_SPAN + NUM_POINT * num_points
 
 
-@inner
+@inner_in_place
 def fill_links(line: Line, param_bytes_v: Floats, costs: Costs, link_vq: Floats) -> None:
     """Transfers of each layer that holds so many bytes."""
     ratio = costs.gradient_ratio
     for v in range(len(param_bytes_v)):
         p, pe = param_bytes_v[v], line.expert_bytes_v[v]
         if v > 0 and p == param_bytes_v[v - 1] and pe == line.expert_bytes_v[v - 1]:
-            link_vq[v] = link_vq[v - 1]
+            for q in range(TIED):
+                link_vq[v, q] = link_vq[v - 1, q]
         elif costs.is_sharded:
             link_vq[v, GATHER] = take(costs.shards, p) + take(costs.experts, pe)
             link_vq[v, SCATTER] = take(costs.shards, ratio * p) + take(costs.experts, ratio * pe)
@@ -93,10 +94,11 @@ def fill_links(line: Line, param_bytes_v: Floats, costs: Costs, link_vq: Floats)
         link_vq[v, TIED] = 0.0
 
 
-@inner
+@inner_in_place
 def hold_alone(line: Line, ties: Ties, costs: Costs, param_bytes_v: Floats, link_vq: Floats) -> None:
     """Parameters and transfers of layers in runs with no two that share a weight: all but owners hold a copy."""
-    param_bytes_v[:] = line.param_bytes_v
+    for v in range(len(param_bytes_v)):
+        param_bytes_v[v] = line.param_bytes_v[v]
     for t in range(len(ties.owner_t)):
         for i in range(ties.first_i_t[t], ties.first_i_t[t + 1]):
             if ties.member_i[i] != ties.owner_t[t]:
@@ -109,31 +111,36 @@ def hold_alone(line: Line, ties: Ties, costs: Costs, param_bytes_v: Floats, link
                 link_vq[ties.member_i[i], TIED] += message_s
 
 
-@inner
+@inner_in_place
 def hold_by_device(
     line: Line, ties: Ties, costs: Costs, device_v: Ints, param_bytes_v: Floats, link_vq: Floats
 ) -> None:
     """The same where layers are on these devices: the first of a device without the owner holds its copy."""
-    param_bytes_v[:] = line.param_bytes_v
-    holders = np.zeros(len(ties.member_i), dtype=np.bool_)
+    for v in range(len(param_bytes_v)):
+        param_bytes_v[v] = line.param_bytes_v[v]
     for t in range(len(ties.owner_t)):
         for i in range(ties.first_i_t[t], ties.first_i_t[t + 1]):
-            device = device_v[ties.member_i[i]]
-            is_first = device != device_v[ties.owner_t[t]]
-            for other in range(ties.first_i_t[t], i):
-                is_first = is_first and device_v[ties.member_i[other]] != device
-            if is_first:
-                holders[i] = True
+            if _has_copy(ties, t, i, device_v):
                 param_bytes_v[ties.member_i[i]] += ties.tied_bytes_t[t]
     fill_links(line, param_bytes_v, costs, link_vq)
     for t in range(len(ties.owner_t)):
         for i in range(ties.first_i_t[t], ties.first_i_t[t + 1]):
-            if holders[i]:
+            if _has_copy(ties, t, i, device_v):
                 message_s = take(costs.message, costs.gradient_ratio * ties.tied_bytes_t[t])
                 link_vq[ties.member_i[i], TIED] += message_s
 
 
-@inner
+@inner_in_place
+def _has_copy(ties: Ties, t: int, i: int, device_v: Ints) -> bool:
+    """Whether a member of tied weights is the first on a device that does not have their owner."""
+    device = device_v[ties.member_i[i]]
+    is_first = device != device_v[ties.owner_t[t]]
+    for other in range(ties.first_i_t[t], i):
+        is_first = is_first and device_v[ties.member_i[other]] != device
+    return bool(is_first)
+
+
+@inner_in_place
 def shares_until(ties: Ties, end: int) -> int:
     """The last layer a run to ``end`` can start at and hold two layers that share a weight; -1: none."""
     latest = -1
@@ -158,7 +165,7 @@ class Span(NamedTuple):
     """Nor are those that do not fit with one microbatch in flight."""
 
 
-@inner
+@inner_in_place
 def walk(
     line: Line, costs: Costs, param_bytes_v: Floats, link_vq: Floats, span: Span, run_kq: Floats, span_jq: Floats
 ) -> int:
@@ -249,14 +256,14 @@ def walk(
     return found
 
 
-@inner
+@inner_in_place
 def fixed_bytes(costs: Costs, row: Floats) -> float:
     """What a stage holds whatever is in flight, without its working set."""
     own = costs.own_ratio * row[OWN] + costs.expert_ratio * row[EXPERTS]
     return float(own + costs.pair_ratio * row[PAIR] + costs.largest_ratio * row[LARGEST])
 
 
-@inner
+@inner_in_place
 def first_point(costs: Costs, row: Floats, in_flight: int, num_points: int) -> int:
     """The fastest point of ``keep`` at which a stage fits; as many as there are if none does."""
     fixed = fixed_bytes(costs, row) + row[WORKING]

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Sequence
+from itertools import accumulate
 from typing import Protocol
 
 from rephaze.measure.layer_bounds import ModelBounds
@@ -25,6 +26,10 @@ class Workers(Protocol):
 
     def unit_bounds(self, designs: Sequence[int]) -> list[ModelBounds]:
         """As ``SpaceEvaluator.unit_bounds``."""
+        ...
+
+    def sharpened(self, designs: Sequence[int], bounds: list[ModelBounds], cutoff: float) -> list[ModelBounds]:
+        """As ``SpaceEvaluator.sharpened``."""
         ...
 
     def evaluate(
@@ -47,6 +52,10 @@ class InProcess:
     def unit_bounds(self, designs: Sequence[int]) -> list[ModelBounds]:
         """As ``SpaceEvaluator.unit_bounds``."""
         return self._evaluator.unit_bounds(designs, self._stop)
+
+    def sharpened(self, designs: Sequence[int], bounds: list[ModelBounds], cutoff: float) -> list[ModelBounds]:
+        """As ``SpaceEvaluator.sharpened``."""
+        return self._evaluator.sharpened(designs, bounds, cutoff, self._stop)
 
     def evaluate(
         self, designs: Sequence[int], bounds: Sequence[list[ModelBounds]], cutoff: float
@@ -80,3 +89,12 @@ def split_designs(designs: Sequence[int], num_pieces: int) -> list[list[int]]:
     """The designs in order, in at most so many pieces of about the same size."""
     size = max(1, -(-len(designs) // num_pieces))
     return [list(designs[start : start + size]) for start in range(0, len(designs), size)]
+
+
+def split_bounds(pieces: Sequence[Sequence[int]], bounds: Sequence[ModelBounds]) -> list[list[ModelBounds]]:
+    """The bounds of all designs, by model, cut as the designs were: for each piece those of all models."""
+    ends = list(accumulate(len(piece) for piece in pieces))
+    return [
+        [own.chips(slice(end - len(piece), end)) for own in bounds]
+        for piece, end in zip(pieces, ends, strict=True)
+    ]

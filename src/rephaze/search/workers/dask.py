@@ -18,13 +18,14 @@ from urllib.parse import urlsplit
 
 from rephaze.errors import MissingExtraError, RunError, SpecError
 from rephaze.measure.layer_bounds import ModelBounds, joined_bounds
-from rephaze.search.workers.base import PIECES_PER_WORKER, Patience, split_designs
+from rephaze.search.workers.base import PIECES_PER_WORKER, Patience, split_bounds, split_designs
 from rephaze.search.workers.dask_tasks import (
     Reply,
     bound_designs,
     forget,
     job_text,
     packed_bounds,
+    sharpen_designs,
     solve_design,
     unpacked_bounds,
 )
@@ -83,7 +84,18 @@ class DaskWorkers:
     def unit_bounds(self, designs: Sequence[int]) -> list[ModelBounds]:
         """As ``SpaceEvaluator.unit_bounds``, split over the workers."""
         pieces = split_designs(designs, self._num_workers() * PIECES_PER_WORKER)
-        replies = self._replies(bound_designs, [(piece,) for piece in pieces])
+        return self._joined(self._replies(bound_designs, [(piece,) for piece in pieces]))
+
+    def sharpened(self, designs: Sequence[int], bounds: list[ModelBounds], cutoff: float) -> list[ModelBounds]:
+        """As ``SpaceEvaluator.sharpened``, split over the workers."""
+        pieces = split_designs(designs, self._num_workers())
+        calls = [
+            (piece, [packed_bounds(one) for one in own], cutoff)
+            for piece, own in zip(pieces, split_bounds(pieces, bounds), strict=True)
+        ]
+        return self._joined(self._replies(sharpen_designs, calls))
+
+    def _joined(self, replies: Iterator[Reply | None]) -> list[ModelBounds]:
         found = []
         for reply in replies:
             if reply is None or "stopped" in reply:

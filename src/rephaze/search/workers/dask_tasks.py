@@ -73,6 +73,26 @@ def bound_designs(job: str, designs: Sequence[int], time_left_s: float = math.in
     return _answered(job, bound, time_left_s)
 
 
+def sharpen_designs(
+    job: str, designs: Sequence[int], bounds: Sequence[Packed], cutoff: float, time_left_s: float = math.inf
+) -> Reply:
+    """``bounds``: what ``SpaceEvaluator.sharpened`` gives, by model, packed.
+
+    Args:
+        job: The search.
+        designs: Positions in the space.
+        bounds: For each model, those of these designs, packed.
+        cutoff: The incumbent's objective.
+        time_left_s: From now.
+    """
+
+    def sharpen(evaluator: SpaceEvaluator, stop: StopSignal) -> Reply:
+        found = evaluator.sharpened(designs, [unpacked_bounds(own) for own in bounds], cutoff, stop)
+        return {"bounds": [packed_bounds(own) for own in found]}
+
+    return _answered(job, sharpen, time_left_s)
+
+
 def solve_design(
     job: str, design: int, bounds: Sequence[Packed], cutoff: float, time_left_s: float = math.inf
 ) -> Reply:

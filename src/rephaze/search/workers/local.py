@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 from rephaze.errors import RunError
 from rephaze.measure.layer_bounds import ModelBounds, joined_bounds
 from rephaze.search.evaluator import SpaceEvaluator
-from rephaze.search.workers.base import PIECES_PER_WORKER, InProcess, Patience, split_designs
+from rephaze.search.workers.base import PIECES_PER_WORKER, InProcess, Patience, split_bounds, split_designs
 from rephaze.search.workers.warmup import WARM_UPS, use_one_thread
 from rephaze.types.search import Evaluation, SearchSettings, Unsettled
 from rephaze.types.stopping import StoppedError, StopSignal
@@ -58,13 +58,13 @@ class LocalProcesses:
     def unit_bounds(self, designs: Sequence[int]) -> list[ModelBounds]:
         """As ``SpaceEvaluator.unit_bounds``, split over the workers."""
         pieces = split_designs(designs, self.num_workers * PIECES_PER_WORKER)
-        found = []
-        for asked in self._submit(_unit_bounds, [(piece,) for piece in pieces]):
-            bounds = self._reply(asked)
-            if bounds is None:
-                raise StoppedError
-            found.append(bounds)
-        return [joined_bounds(parts) for parts in zip(*found, strict=True)]
+        return self._joined(self._submit(_unit_bounds, [(piece,) for piece in pieces]))
+
+    def sharpened(self, designs: Sequence[int], bounds: list[ModelBounds], cutoff: float) -> list[ModelBounds]:
+        """As ``SpaceEvaluator.sharpened``, split over the workers."""
+        pieces = split_designs(designs, self.num_workers)
+        calls = [(piece, own, cutoff) for piece, own in zip(pieces, split_bounds(pieces, bounds), strict=True)]
+        return self._joined(self._submit(_sharpened, calls))
 
     def evaluate(
         self, designs: Sequence[int], bounds: Sequence[list[ModelBounds]], cutoff: float
@@ -76,6 +76,15 @@ class LocalProcesses:
                 yield self._reply(asked)
             except StoppedError:
                 yield Unsettled(design=design, bound=math.inf)
+
+    def _joined(self, pieces: Sequence[Future[list[ModelBounds] | None]]) -> list[ModelBounds]:
+        found = []
+        for asked in pieces:
+            bounds = self._reply(asked)
+            if bounds is None:
+                raise StoppedError
+            found.append(bounds)
+        return [joined_bounds(parts) for parts in zip(*found, strict=True)]
 
     def close(self) -> None:
         """End the processes; work not begun is given up, and so is work at hand."""
@@ -133,6 +142,14 @@ def _unit_bounds(designs: list[int]) -> list[ModelBounds] | None:
     assert _worker is not None
     try:
         return _worker.unit_bounds(designs)
+    except StoppedError:
+        return None
+
+
+def _sharpened(designs: list[int], bounds: list[ModelBounds], cutoff: float) -> list[ModelBounds] | None:
+    assert _worker is not None
+    try:
+        return _worker.sharpened(designs, bounds, cutoff)
     except StoppedError:
         return None
 

@@ -1,0 +1,177 @@
+"""Passes that differ only in how a sequence is cut: bounded together, as one pass that is no slower than any.
+
+Chips that share a sequence each work on a part of its tokens. A microbatch of b samples over cp chips has the
+tokens of b / cp samples, and but for attention and its messages every operator is what it would be for those.
+So cuts and microbatch sizes with the same tokens a chip, in whatever form attention meets the keys of others, form
+a class. The pass that stands for them keeps only what all have in common: operators of one name, each as quick as
+the quickest of its namesakes, and one after another where that is so in all (docs/proof.md, 5.6).
+
+Axis letters: m = mode, o = operator, c = chip.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rephaze.estimate.estimator import Estimator, OpBound
+from rephaze.estimate.op_at import OpAt, op_at
+from rephaze.schedule.structure import ScheduleStructure, compile_structure
+from rephaze.types.cut import GraphCut
+from rephaze.types.graph import OpGraph, OpKind
+from rephaze.types.latency import IMPOSSIBLE_CYCLES, Engine, ModeBounds
+
+RING_STEPS = ".ring"
+"""Ends the name of the operator with all steps of a ring but the last, which has the plain name."""
+
+Flags = NDArray[np.bool_]
+Chain = tuple[OpAt, ...]
+"""Operators one after another, which together do what one does in another graph."""
+
+
+@dataclass(frozen=True, eq=False, kw_only=True, slots=True)
+class PassWork:
+    """One direction of one layer type."""
+
+    graph: OpGraph
+    structure: ScheduleStructure
+
+
+@dataclass(frozen=True, eq=False, kw_only=True, slots=True)
+class PassClass:
+    """Cuts and microbatch sizes whose passes are bounded as one."""
+
+    tokens: Fraction
+    """Of a chip, in samples."""
+    pairs: tuple[tuple[GraphCut, int], ...]
+
+
+@dataclass(frozen=True, eq=False, kw_only=True, slots=True)
+class CommonPass:
+    """What passes have in common, ready to be bounded on many chips."""
+
+    structure: ScheduleStructure
+    chains_o: tuple[tuple[Chain, ...], ...]
+    """The ways to do what an operator does; none for a view."""
+
+    def bounds(self, estimator: Estimator, *, is_mapped: bool) -> ModeBounds:
+        """Cycles that no operator goes below in any of the passes."""
+        return estimator.mode_bounds(
+            [_quickest(estimator, chains, is_mapped) if chains else None for chains in self.chains_o]
+        )
+
+
+def common_pass(passes: Sequence[tuple[PassWork, int]]) -> CommonPass:
+    """What passes have in common, each given with its microbatch size."""
+    first, microbatch = passes[0]
+    if len(passes) == 1:
+        chains = [() if op.kind is OpKind.VIEW else ((op_at(op, microbatch),),) for op in first.graph.ops]
+        return CommonPass(structure=first.structure, chains_o=tuple(chains))
+    named = [_Named(*one) for one in passes]
+    kept = [
+        op.name for op in first.graph.ops if op.kind is not OpKind.VIEW and all(op.name in one for one in named)
+    ]
+    engines = {name: _common_engine({one.engine(name) for one in named}) for name in kept}
+    kept = [name for name in kept if engines[name] is not Engine.NONE]
+    before_ab = np.logical_and.reduce([one.before(kept) for one in named])
+    return CommonPass(
+        structure=compile_structure(
+            [engines[name] for name in kept], [(int(a), int(b)) for a, b in np.argwhere(before_ab)]
+        ),
+        chains_o=tuple(_distinct(one.chain(name) for one in named) for name in kept),
+    )
+
+
+class _Named:
+    """One pass by the names of its operators."""
+
+    def __init__(self, one_pass: PassWork, microbatch: int) -> None:
+        self._ops, self._structure, self._microbatch = one_pass.graph.ops, one_pass.structure, microbatch
+        self._at = {op.name: o for o, op in enumerate(self._ops)}
+        self._num_of = Counter(op.name for op in self._ops)
+
+    def __contains__(self, name: str) -> bool:
+        """Whether the name means one operator, and not some steps of another's."""
+        return self._num_of[name] == 1 and not self._is_ring_step(self._at[name])
+
+    def chain(self, name: str) -> Chain:
+        return tuple(op_at(self._ops[o], self._microbatch) for o in self._places(name))
+
+    def engine(self, name: str) -> Engine:
+        return self._structure.engines[self._at[name]]
+
+    def before(self, names: Sequence[str]) -> Flags:
+        """Of each two: whether the first ends before the second begins in every schedule."""
+        place = self._structure.place
+        begins = place[[self._places(name)[0] for name in names]]
+        ends = place[[self._places(name)[-1] for name in names]]
+        found: Flags = self._structure.before_oo[np.ix_(begins, ends)].T
+        return found
+
+    def _places(self, name: str) -> tuple[int, ...]:
+        last, steps = self._at[name], self._at.get(name + RING_STEPS)
+        if steps is None or self._num_of[name + RING_STEPS] != 1 or not self._is_ring_step(steps):
+            return (last,)
+        # Only what follows each other can stand for one operator; other steps are left out.
+        place = self._structure.place
+        return (steps, last) if self._structure.before_oo[place[last], place[steps]] else (last,)
+
+    def _is_ring_step(self, o: int) -> bool:
+        op = self._ops[o]
+        is_ring = op.attention is not None and op.attention.num_ring_members > 1
+        return is_ring and op.name.endswith(RING_STEPS) and op.name.removesuffix(RING_STEPS) in self._at
+
+
+def _common_engine(engines: set[Engine]) -> Engine:
+    """What an operator holds in all passes; nothing if that differs."""
+    if len(engines) == 1:
+        return engines.pop()
+    for part in (Engine.TENSOR, Engine.VECTOR):
+        if engines == {part, Engine.FUSED}:
+            return part
+    return Engine.NONE
+
+
+def _distinct(chains: Iterator[Chain]) -> tuple[Chain, ...]:
+    return tuple({tuple(one.key for one in chain): chain for chain in chains}.values())
+
+
+def _quickest(estimator: Estimator, chains: Sequence[Chain], is_mapped: bool) -> OpBound:
+    found = [_together([estimator.least(one, is_mapped=is_mapped) for one in chain]) for chain in chains]
+    if len(found) == 1:
+        return found[0]
+    return OpBound(
+        np.minimum.reduce([one.cycles_mc for one in found]),
+        all(one.uses_hbm for one in found),
+        all(one.uses_buffer for one in found),
+    )
+
+
+def _together(chain: Sequence[OpBound]) -> OpBound:
+    """Operators one after another as one, whose mode is one for all.
+
+    Each has a mode of its own; where their times are in the same proportion in all modes, that is of no use. Where
+    the first has between a part p and a part q of the whole, at most a part q - p of it is gained.
+    """
+    if len(chain) == 1:
+        return chain[0]
+    first_mc, total_mc = chain[0].cycles_mc, np.add.reduce([one.cycles_mc for one in chain])
+    possible = [one.cycles_mc < IMPOSSIBLE_CYCLES for one in chain]
+    if any((other != possible[0]).any() for other in possible):
+        return chain[-1]  # no proportion to go by
+    is_possible = possible[0]
+    part_mc = np.divide(first_mc, total_mc, out=np.full(total_mc.shape, np.nan), where=total_mc > 0)
+    part_mc[~is_possible] = np.nan
+    most_c = np.nan_to_num(np.fmax.reduce(part_mc, axis=0))
+    least_c = np.nan_to_num(np.fmin.reduce(part_mc, axis=0))
+    cycles_mc = np.floor(total_mc * (1.0 - (most_c - least_c)) * (1 - 1e-12)).astype(np.int64)
+    return OpBound(
+        np.where(is_possible, cycles_mc, IMPOSSIBLE_CYCLES),
+        all(one.uses_hbm for one in chain),
+        all(one.uses_buffer for one in chain),
+    )

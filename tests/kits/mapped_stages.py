@@ -1,0 +1,24 @@
+"""The bounds of one unit from mapped products, as a search takes it through them."""
+
+import numpy as np
+
+from rephaze.measure.pass_times import LayerSeconds
+
+
+def mapped_stages(solver, work, unit, memory, bounds):
+    """Batch times no plan of a unit beats: in closed form, and by the placement program.
+
+    Args:
+        solver: Of the chip.
+        work: The model.
+        unit: Of the model.
+        memory: What plans must fit.
+        bounds: Of the model on this chip alone.
+    """
+    finer = solver.finer_bounds(work, memory, bounds)
+    k = work.class_of[unit.cut, unit.microbatch]
+    finer.map_class(k, np.array([0]))
+    found = finer.bounds
+    times = LayerSeconds(found.forward_s_kct[k, 0], found.backward_s_kct[k, 0], found.input_s_kct[k, 0])
+    mapped_s = float(found.batch_s_uc[work.units.index(unit), 0])
+    return mapped_s, solver.placed_bound_s(work, unit, memory, times)
