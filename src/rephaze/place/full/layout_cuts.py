@@ -106,6 +106,8 @@ class State(NamedTuple):
     """Where each stage starts, and its point of ``keep``."""
     may_be: NDArray[np.bool_]
     """Whether there may be plans above the limit."""
+    any_will_do: NDArray[np.bool_]
+    """Whether to stop at the first plan below the limit."""
 
 
 class Layout(NamedTuple):
@@ -160,6 +162,8 @@ def cut_layouts(problem: Problem, row_yq: Ints, first: int, state: State, tools:
     """
     room, floor_q, has_equal_blocks = tools.room, tools.floor_q, problem.has_equal_blocks
     for y in range(first, len(row_yq)):
+        if state.any_will_do[0] and state.row_q[GRAPH] >= 0:
+            break
         layout, limit_s = _layout_of(problem, row_yq[y]), state.best_s[0]
         if layout.bound_s >= limit_s:
             state.may_be[0] = True
@@ -202,6 +206,8 @@ def list_cuts(problem: Problem, row_yq: Ints, before_s: float, state: State, too
     """
     room, sums = tools.room, tools.sums
     for y in range(len(row_yq)):
+        if state.any_will_do[0] and state.row_q[GRAPH] >= 0:
+            break
         layout, limit_s = _layout_of(problem, row_yq[y]), max(state.best_s[0], before_s)
         if layout.bound_s >= limit_s:
             state.may_be[0] = True
