@@ -21,6 +21,7 @@ def answer_blocks(found: FullAnswer) -> list[Block]:
     else:
         blocks = [
             f"{found.label}: {_headline(found, found.price)}",
+            *_not_proven(found),
             replay_sentence(found.replay.batch_s, found.replay_note),
             _stage_table(found.graph, found.price),
             causes_sentence(found.causes),
@@ -30,6 +31,12 @@ def answer_blocks(found: FullAnswer) -> list[Block]:
     if found.alternative is not None:
         blocks += alternative_blocks(found, found.alternative)
     return blocks
+
+
+def _not_proven(found: FullAnswer) -> list[str]:
+    """What is open of an answer, and over which cuts it holds, if there is anything to say."""
+    said = [f"not proven: {found.reason}"] if found.reason and found.solve_s is not None else []
+    return said + ([f"over {found.scope}"] if found.scope else [])
 
 
 def alternative_blocks(found: FullAnswer, alternative: FullAlternative) -> list[Block]:
@@ -43,6 +50,8 @@ def alternative_blocks(found: FullAnswer, alternative: FullAlternative) -> list[
     if found.causes is not None and found.price is not None and alternative.loss_s:
         blocks.append(_comparison(found.causes, found.price, other, alternative.loss_s))
     proof = f"{alternative.placement.status}, none such is faster than {alternative.placement.bound_s:.6g} s"
+    if alternative.placement.scope:
+        proof += f", over {alternative.placement.scope}"
     return [*blocks, f"the alternative: {plan_sentence(other.plan, other.num_cluster_devices)}; {proof}"]
 
 
