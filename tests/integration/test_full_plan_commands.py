@@ -292,3 +292,19 @@ def test_the_timeline_is_told_and_drawn(write):
     rows = [line for line in done.stdout.splitlines() if line.strip().startswith(("0 ", "1 ")) and "F" in line]
     assert [row.split()[0] for row in rows[-2:]] == ["0", "1"]
     assert "B" in rows[-1]
+
+
+def test_family_alone_asks_what_launching_costs(write):
+    uneven = problem()
+    uneven["training"]["global_batch"] = 7
+    uneven["options"]["schedule"] = ["1f1b"]
+    found = answer_of(run("place", write(uneven), "--why", "family", "--json"))
+    assert (found["family"], found["why"]["choices"]) == ("exact", {"family": "any"})
+    samples = found["why"]["plan"]["dp"]
+    assert found["why"]["launch_note"].endswith(f"cannot launch: {7 / samples:.6g} microbatches a replica")
+    # Without a family every plan counts: exact ones are what it is set beside.
+    del uneven["options"]["family"]
+    free = answer_of(run("place", write(uneven), "--why", "family", "--json"))
+    assert (free["family"], free["why"]["choices"]) == ("any", {"family": "exact"})
+    assert free["why"]["launch_note"] == found["why"]["launch_note"]
+    assert free["batch_s"] == found["why"]["batch_s"]

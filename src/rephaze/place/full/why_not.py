@@ -103,7 +103,12 @@ def _sentence(other: FullPrice, best: FullPrice, loss_s: dict[str, float], loss_
 def _launch_note(problem: FullProblem, best: FullPrice, other: FullPrice, limits: FullLimits) -> str:
     """``--why family`` asks what it costs that a plan can be launched: any plan against those of a family."""
     own, asked = problem.options.family, limits.family
-    if asked is None or chosen_of(limits) != {"family": asked} or PlanFamily.ANY not in (own, asked) or own is asked:
+    if (
+        asked is None
+        or chosen_of(limits) != {"family": asked}
+        or PlanFamily.ANY not in (own, asked)
+        or own is asked
+    ):
         return ""
     family, launched, free = (own, best, other) if asked is PlanFamily.ANY else (asked, other, best)
     cost = launched.batch_s / free.batch_s - 1 if free.batch_s > 0 else 0.0
