@@ -86,10 +86,12 @@ def plan_sentence(plan: FullPlan, num_cluster_devices: int) -> str:
     cut = f"{plan.sharding} sharded over {plan.shard_group}" if plan.shard_group > 1 else "nothing sharded"
     again = ", gathered for every pass" if plan.is_gathering else ""
     chunks = f" of {plan.chunks} chunks a device" if plan.chunks > 1 else ""
+    experts = f" of etp {plan.etp}" if plan.etp > 1 else ""
+    order = f", {plan.order}" if plan.dp > 1 and plan.pp > 1 else ""
     return (
         f"tp {plan.tp}{' and sp' if plan.sp else ''}, cp {plan.cp}, "
-        f"ep {plan.ep}, pp {plan.pp}, dp {plan.dp}, microbatch {plan.microbatch}; "
-        f"{plan.schedule}{chunks}, {cut}{again}; "
+        f"ep {plan.ep}{experts}, pp {plan.pp}, dp {plan.dp}, microbatch {plan.microbatch}; "
+        f"{plan.schedule}{chunks}, {cut}{again}{order}; "
         f"{plan.num_devices} of {num_cluster_devices} devices"
     )
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rephaze.api.chips import as_chip
+from rephaze.api.full_choices import check_choices
 from rephaze.api.full_plans import FullAnswer, evaluate_full_plan, is_full, place_full_problem, placed_full
 from rephaze.api.plan_results import EvaluatedPlan, PlacedModel
 from rephaze.api.problem_files import BadProblem, answer_all
@@ -94,6 +95,8 @@ def _placed_in_full(
         check_choice("family", family, [str(one) for one in PlanFamily])
         scenario = replace(scenario, plans=replace(scenario.plans, family=PlanFamily(family)))
     limits = parse_full_limits(why, scenario.plans.family) if why else None
+    if limits is not None:
+        check_choices(model, scenario, limits)
 
     def show(done: int, total: int) -> None:
         on_step(f"mapping and scheduling layers: {done} of {total} cuts and microbatch sizes")
