@@ -1,11 +1,12 @@
 """``rephaze place MODEL --chip ... --scenario full --why ...``: every decision, and choices that are refused."""
 
 import json
+from dataclasses import replace
 
 import pytest
 from typer.testing import CliRunner
 
-from rephaze.api.plans import unproven_said
+from rephaze.api.plans import place_model, unproven_said
 from rephaze.cli.main import app
 from rephaze.errors import SpecError
 
@@ -128,3 +129,22 @@ def test_what_is_open_is_said_schedules_or_the_search_for_the_plan():
     assert unproven_said(searched, 0, 1_500) == searched
     assert unproven_said(searched, 2, 1_500) == f"schedules of 2 of 1,500 layer passes not proven; {searched}"
     assert "not proven" not in unproven_said("", 0, 1_500)
+
+
+def test_an_answer_over_some_cuts_says_so_and_over_which():
+    # Eight devices for 26 layers: some interleaved cuts are too many to look at.
+    found = answer("--why", "dp=4")["why"]
+    assert "of equal numbers of repeated blocks" in found["scope"]
+    told = place("vit-large", "--why", "dp=4").stdout
+    assert "over cuts into stages or chunks of equal numbers of repeated blocks" in told
+    # The best of all is a zero-bubble plan that no interleaved cut can beat.
+    assert "scope" not in answer()
+    assert "of some cuts" not in told
+
+
+def test_the_headline_of_an_answer_over_some_cuts_claims_no_more():
+    found = place_model("vit-large", "h100", num_devices=8, global_batch=32, scenario="full")
+    partial = str(replace(found, scope="cuts of equal blocks", reason="it was cut short"))
+    assert "none of family exact of some cuts is faster" in partial
+    assert "those cuts: cuts of equal blocks" in partial
+    assert "not proven: it was cut short" in partial

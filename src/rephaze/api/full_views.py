@@ -36,7 +36,7 @@ def answer_blocks(found: FullAnswer) -> list[Block]:
 def _not_proven(found: FullAnswer) -> list[str]:
     """What is open of an answer, and over which cuts it holds, if there is anything to say."""
     said = [f"not proven: {found.reason}"] if found.reason and found.solve_s is not None else []
-    return said + ([f"over {found.scope}"] if found.scope else [])
+    return said + ([f"those cuts: {found.scope}"] if found.scope else [])
 
 
 def alternative_blocks(found: FullAnswer, alternative: FullAlternative) -> list[Block]:
@@ -124,7 +124,8 @@ def memory_parts(device: DeviceMemory) -> str:
 
 
 def _headline(found: FullAnswer, price: FullPrice) -> str:
-    proof = f"none of family {found.problem.options.family} is faster than {found.bound_s:.6g} s"
+    some = " of some cuts" if found.scope else ""
+    proof = f"none of family {found.problem.options.family}{some} is faster than {found.bound_s:.6g} s"
     told = found.status if found.solve_s is None else f"{found.status}: {proof}"
     return f"{price.batch_s:.6g} s a batch ({told}) with {plan_sentence(price.plan, price.num_cluster_devices)}"
 
