@@ -37,6 +37,8 @@ class FullAnswer(Shown):
     """Which limit binds and by how much if nothing fits; else what is not proven."""
     needed_bytes: float | None = None
     """A memory with which there would be a plan, if that is what is lacking."""
+    scope: str = ""
+    """Over which cuts into stages it is the best, where not over all."""
     solve_s: float | None = None
     """None of a plan that was given."""
     remedies: tuple[str, ...] = ()
@@ -58,6 +60,8 @@ class FullAnswer(Shown):
         answer: dict[str, Any] = {"status": self.status}
         if self.reason:
             answer["reason"] = self.reason
+        if self.scope:
+            answer["scope"] = self.scope
         if self.solve_s is not None:
             answer["solve_s"] = self.solve_s
         if self.needed_bytes is not None:
@@ -99,13 +103,15 @@ def place_full_problem(label: str, data: dict[str, Any], why: str | None = None)
     Args:
         label: Of the file.
         data: Its content.
-        why: Choices to compare with the best plan, such as ``tp=8,sharding=weights``.
+        why: Choices to compare with the best plan, such as ``tp=8,sharding=weights``; ``family`` alone for what
+            it costs that plans can be launched.
     """
     from rephaze.place.full.limits import parse_full_limits
     from rephaze.place.full.problem_file import parse_full_problem
 
-    limits = parse_full_limits(why) if why else None
-    return placed_full(label, parse_full_problem(data), limits)
+    problem = parse_full_problem(data)
+    limits = parse_full_limits(why, problem.options.family) if why else None
+    return placed_full(label, problem, limits)
 
 
 def placed_full(label: str, problem: FullProblem, limits: FullLimits | None = None) -> FullAnswer:
@@ -129,6 +135,7 @@ def placed_full(label: str, problem: FullProblem, limits: FullLimits | None = No
         problem=problem,
         reason=found.reason if obstacle is None else obstacle.text,
         needed_bytes=None if obstacle is None else obstacle.needed_bytes,
+        scope=found.scope,
         solve_s=solve_s,
         alternative=None if limits is None else explain_full_alternative(problem, found, limits),
     )
@@ -196,6 +203,8 @@ def alternative_record(found: FullAlternative) -> dict[str, Any]:
     placement, best = found.placement, found.placement.best
     answer: dict[str, Any] = {"choices": chosen_of(found.limits), "text": found.text}
     answer["status"] = str(placement.status)
+    if placement.scope:
+        answer["scope"] = placement.scope
     if found.needed_bytes is not None:
         answer["needed_memory_bytes"] = found.needed_bytes
     if best is None or found.graph is None:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rephaze.api.chips import as_chip
+from rephaze.api.full_choices import check_choices
 from rephaze.api.full_plans import FullAnswer, evaluate_full_plan, is_full, place_full_problem, placed_full
 from rephaze.api.plan_results import EvaluatedPlan, PlacedModel
 from rephaze.api.problem_files import BadProblem, answer_all
@@ -51,7 +52,8 @@ def place_model(
         num_devices: Chips in the cluster; None: as many as the scenario has.
         global_batch: Samples in a batch; None: the scenario's.
         scenario: Network, training and models of cost.
-        why: Choices to compare with the best plan, such as ``tp=8,pp=4,recompute=stage``.
+        why: Choices to compare with the best plan, such as ``tp=8,pp=4,recompute=stage``; of placement model
+            ``full`` any decision, or ``family`` alone for what it costs that plans can be launched.
         family: Which plans can be launched: ``any``, ``exact``, ``megatron``, ``torchtitan`` or ``maxtext``; for
             scenarios of placement model ``full``, whose plans section says it otherwise.
         on_step: Told what is being done.
@@ -92,7 +94,9 @@ def _placed_in_full(
     if family is not None:
         check_choice("family", family, [str(one) for one in PlanFamily])
         scenario = replace(scenario, plans=replace(scenario.plans, family=PlanFamily(family)))
-    limits = parse_full_limits(why) if why else None
+    limits = parse_full_limits(why, scenario.plans.family) if why else None
+    if limits is not None:
+        check_choices(model, scenario, limits)
 
     def show(done: int, total: int) -> None:
         on_step(f"mapping and scheduling layers: {done} of {total} cuts and microbatch sizes")
@@ -110,8 +114,22 @@ def _placed_in_full(
     found = placed_full(label, on_chip.problem, limits)
     if found.price is None or not on_chip.is_unproven:
         return found
-    said = f"schedules of {len(on_chip.unproven):,} of {on_chip.num_passes:,} layer passes not proven"
-    return replace(found, status="feasible", bound_s=min(found.bound_s, on_chip.bound_s), reason=said)
+    reason = unproven_said(found.reason, len(on_chip.unproven), on_chip.num_passes)
+    return replace(found, status="feasible", bound_s=min(found.bound_s, on_chip.bound_s), reason=reason)
+
+
+def unproven_said(plan_search: str, num_unproven: int, num_passes: int) -> str:
+    """What keeps a plan on a chip from being proven: schedules of its layers, the search for the plan, or both.
+
+    Args:
+        plan_search: What the search over the layers' times left open, if anything.
+        num_unproven: Passes whose schedules are not proven shortest.
+        num_passes: Of all.
+    """
+    said = [f"schedules of {num_unproven:,} of {num_passes:,} layer passes not proven"] if num_unproven else []
+    said += [plan_search] if plan_search else []
+    # A cut that was solved beside others may have been left open where all together are not.
+    return "; ".join(said) or "not every plan of every cut and microbatch size was looked at"
 
 
 def place_problems(

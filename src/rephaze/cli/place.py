@@ -47,8 +47,8 @@ def place(
         str,
         typer.Option(
             "--why",
-            help="Compare with the best plan under these choices: tp, pp, dp, microbatch, recompute; of files of "
-            "format 2 any decision, or family=any for what it costs that a plan can be launched.",
+            help="Compare with the best plan under these choices: tp, pp, dp, microbatch, recompute; of scenario "
+            "full and files of format 2 any decision, or family for what it costs that plans can be launched.",
         ),
     ] = "",
     json: JsonOption = False,

@@ -11,6 +11,7 @@ from rephaze.search.cosearch import run_search
 from rephaze.search.scope import designs_scope, plans_scope
 from rephaze.search.settings import resolve_settings
 from rephaze.store.record_json import from_json, to_json
+from rephaze.types.full import PlanFamily
 from rephaze.types.search import Certificate, SearchStatus
 
 _spec = importlib.util.spec_from_file_location(
@@ -69,3 +70,10 @@ def test_a_certificate_of_an_older_run_still_opens():
     opened = from_json(Certificate, old)
     assert (opened.designs_scope, opened.plans_scope, opened.num_unproven) == ("", "", None)
     assert opened.num_within == certificate.num_within
+
+
+@pytest.mark.parametrize("family", list(PlanFamily))
+def test_the_certificate_of_model_full_names_the_family(family):
+    assert plans_scope(resolve_settings(("gpt2-xl",), scenario="full")).startswith("family exact ")
+    asked = resolve_settings(("gpt2-xl",), scenario="full", changes={"plans": {"family": str(family)}})
+    assert plans_scope(asked).startswith(f"family {family} of cost model full; ")

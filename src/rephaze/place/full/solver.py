@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 
 from rephaze.place.full.branching import BranchingSolver
 from rephaze.place.full.least_time import ROUNDING
+from rephaze.place.full.legality import graph_like
 from rephaze.place.full.line_solver import LineSolver
 from rephaze.place.full.lines import Times, is_line, times_of
 from rephaze.place.full.price import price_full_plan
@@ -88,7 +89,7 @@ class FullPlacer:
         for g in self._branching:
             limit_s = found.best.batch_s if found.best else cutoff_s
             found = found.joined(self._solve_branching(g, limit_s, times))
-        best = found.best
+        best = self._plainly_named(found.best, times)
         # Bounds are lowered for rounding; so is what they are held against.
         limit_s = (best.batch_s if best else cutoff_s) * (1 - 2 * ROUNDING)
         if found.unsolved_s < limit_s:
@@ -194,6 +195,17 @@ class FullPlacer:
                 best=best, open_s=answer.open_s, unsolved_s=answer.unsolved_s, may_exist=answer.may_exist
             )
         return _Found(best=None, may_exist=True)
+
+    def _plainly_named(self, best: FullPrice | None, times: Sequence[LayerTimes] | None) -> FullPrice | None:
+        """With one stage zero-bubble puts nothing off: where 1F1B may be chosen, and is no slower, it is that."""
+        if best is None or best.plan.pp > 1 or best.plan.schedule is not PipelineSchedule.ZERO_BUBBLE:
+            return best
+        if PipelineSchedule.ONE_F_ONE_B not in self.problem.options.schedule:
+            return best
+        g = self.problem.graphs.index(graph_like(self.problem, best.plan))
+        plan = replace(best.plan, schedule=PipelineSchedule.ONE_F_ONE_B)
+        named = self._price(g, plan, None if times is None else times[g])
+        return named if named.fits and named.batch_s <= best.batch_s else best
 
     def _price(self, g: int, plan: FullPlan, times: LayerTimes | None) -> FullPrice:
         problem, graph = self.problem, self.problem.graphs[g]
