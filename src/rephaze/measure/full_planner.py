@@ -78,10 +78,11 @@ class FullPlanner:
         return times.by_layer(self.work.layer_type_of)
 
     def _repeated_s(self, times: Times, least_s: LayerSeconds) -> LayerSeconds:
-        """Bounds on the passes of layers that repeat; of the others those known before."""
+        """Bounds on both passes of layers that repeat; of all else those known before."""
         unit, repeated = self.unit, self._repeated
         found = LayerSeconds(*(known_t.copy() for known_t in least_s))
-        for direction, own_t in zip(self._directions, found, strict=False):
+        for direction in (FORWARD, BACKWARD):
+            own_t = found[direction]
             finer = self.solver.pass_seconds(self.work, unit.cut, unit.microbatch, direction, times, repeated)
             own_t[repeated] = np.maximum(own_t[repeated], finer)
         return found
