@@ -63,7 +63,7 @@ def place_model(
         return _placed_in_full(model, chip, setting, family, why, on_step)
     if family is not None:
         rule = f"is for placement model full; scenario {setting.name} has {setting.placement_model}"
-        raise SpecError("family", family, rule, "leave it out, or choose scenario full")
+        raise SpecError("family", family, rule, "leave it out, or choose scenario default")
     limits = _ready(why, on_step)
     from rephaze.measure.model_on_chip import placement_on_chip
 

@@ -50,7 +50,10 @@ def search(
     scenario: Annotated[str | None, typer.Option(help="default, full, paper, or a scenario file (.toml).")] = None,
     family: Annotated[
         str | None,
-        typer.Option(help="Plans that can be launched: any, exact, megatron, torchtitan, maxtext; scenario full."),
+        typer.Option(
+            help="Plans that can be launched: any, exact, megatron, torchtitan, maxtext; not with scenario coarse "
+            "or paper."
+        ),
     ] = None,
     out: Annotated[Path | None, typer.Option(help="Folder to record the run in.", metavar="RUN")] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on with the run in --out.")] = False,

@@ -135,7 +135,7 @@ def test_a_file_is_named_after_its_stem(tmp_path):
 
 def test_what_is_no_scenario_is_refused():
     with pytest.raises(
-        SpecError, match="scenario is 'defualt': must be one of default, full, paper; did you mean 'default'"
+        SpecError, match="scenario is 'defualt': must be one of default, coarse, paper; did you mean 'default'"
     ):
         load_scenario("defualt")
     with pytest.raises(FileError, match="no such file"):

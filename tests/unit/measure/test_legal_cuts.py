@@ -11,7 +11,7 @@ from rephaze.types.cut import GraphCut
 from rephaze.types.graph import ContextForm
 from rephaze.workload.zoo import load_model
 
-FULL = load_scenario("full")
+FULL = load_scenario("default")
 
 
 def cuts_of(model, **training):
@@ -20,7 +20,7 @@ def cuts_of(model, **training):
 
 
 def test_other_cost_models_know_tp_alone():
-    found = list(legal_cuts(load_model("llama2-7b"), load_scenario("default")))
+    found = list(legal_cuts(load_model("llama2-7b"), load_scenario("coarse")))
     assert found == [GraphCut(tp=tp) for tp in (1, 2, 4, 8)]
 
 

@@ -43,7 +43,7 @@ def make_records():
 
 
 def search_records(name, *, has_chip, objective):
-    scenario = load_scenario("default")
+    scenario = load_scenario("coarse")
     settings = SearchSettings(
         models=(name,),
         weights=(1.0,),

@@ -22,7 +22,7 @@ _spec.loader.exec_module(search_cases)
 
 
 def test_a_floor_is_named_where_there_is_one():
-    paper, default = (load_scenario(name).space for name in ("paper", "default"))
+    paper, default = (load_scenario(name).space for name in ("paper", "coarse"))
     assert designs_scope(paper) == (
         "area up to 278.83 mm² (paper model); none below a floor of 83.65 mm² but single-core chips"
     )
@@ -47,7 +47,7 @@ def test_the_plans_are_named_as_the_search_tries_them():
 
 @pytest.mark.parametrize("seed", range(3))
 def test_before_the_first_plan_nothing_is_near_the_best_and_all_may_be(seed):
-    found = run_search(search_cases.small_settings(seed, "default"), time_limit_s=0.0)
+    found = run_search(search_cases.small_settings(seed, "coarse"), time_limit_s=0.0)
     assert found.status is SearchStatus.UNKNOWN
     num_designs = found.certificate.num_designs
     assert num_designs
@@ -63,7 +63,7 @@ def test_where_nothing_fits_nothing_is_near_the_best():
 
 
 def test_a_certificate_of_an_older_run_still_opens():
-    certificate = run_search(search_cases.small_settings(0, "default")).certificate
+    certificate = run_search(search_cases.small_settings(0, "coarse")).certificate
     assert from_json(Certificate, to_json(certificate)) == certificate
     new = ("designs_scope", "plans_scope", "num_unproven", "num_open")
     old = {name: value for name, value in to_json(certificate).items() if name not in new}

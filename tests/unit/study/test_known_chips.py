@@ -18,7 +18,7 @@ _spec.loader.exec_module(search_cases)
 
 @pytest.fixture(scope="module")
 def asked():
-    return search_cases.small_settings(5, "default", num_choices=1)
+    return search_cases.small_settings(5, "coarse", num_choices=1)
 
 
 def test_every_preset_without_blanks_is_known_tpuv4_first(asked):
