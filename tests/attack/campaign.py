@@ -26,7 +26,14 @@ MODES = ["none", "block", "stage"]
 
 
 def attack_search(
-    case: Case, tally: Tally, *, at_most: int = 60, seed: int = 0, sieves: bool = True, until: float = math.inf
+    case: Case,
+    tally: Tally,
+    *,
+    at_most: int = 60,
+    seed: int = 0,
+    sieves: bool = True,
+    num_plans: int = 0,
+    until: float = math.inf,
 ) -> None:
     """One search: its answer, recorded bounds and counts, then every sieve by itself.
 
@@ -36,6 +43,7 @@ def attack_search(
         at_most: Designs to solve slowly; all of a space no larger, and only then are counts compared.
         seed: Chooses them.
         sieves: Ask every sieve about them as well.
+        num_plans: Of cost model ``full``, to price for each unit.
         until: No further design is begun after this moment of ``time.perf_counter``.
     """
     settings = case.settings()
@@ -53,7 +61,7 @@ def attack_search(
     if len(designs) == slow.census.num_designs:
         attack_counts(case, found, slow, tally)
     if sieves and designs:
-        SieveAttack(case, slow, tally).run(designs)
+        SieveAttack(case, slow, tally, num_plans).run(designs)
 
 
 def move_case(seed: int) -> Case:
