@@ -220,8 +220,9 @@ def starved_case(scenario: str, model: str) -> Case:
         "global_buffer_mib": [32],
         "area_floor_fraction": 0.0,
     }
-    if scenario == "default":
+    if scenario != "paper":
         space |= {"vector_lanes": [2048], "num_hbm_stacks": [4]}
+    whole = {"cp_degrees": [1], "ep_degrees": [1]} if scenario == "full" else {}
     return Case(
         label=f"one small array on one device: {scenario}, {model}",
         run={
@@ -234,6 +235,7 @@ def starved_case(scenario: str, model: str) -> Case:
                 "microbatches": [1, 4],
                 "tp_degrees": [1],
                 "recompute": ["none"],
-            },
+            }
+            | whole,
         },
     )

@@ -15,9 +15,9 @@ from rephaze.estimate.gemm_costs import GemmMemo
 from rephaze.hardware.space import enumerate_designs
 from rephaze.types.full import PlanFamily
 from rephaze.types.search import Aggregate, Objective
-from tests.attack.cases import AXES, Case
+from tests.attack.cases import AXES, Case, starved_case
 from tests.attack.cut_models import cut_models
-from tests.attack.plan_attack import drawn_bytes
+from tests.attack.plan_attack import bytes_at, drawn_bytes
 from tests.attack.short_models import small_model
 from tests.attack.slow_full import FullUnits
 
@@ -129,19 +129,20 @@ def _space(rng: random.Random, most_designs: int) -> dict[str, Any]:
 
 
 def _cluster(rng: random.Random) -> dict[str, Any]:
-    """One or two levels; the devices need not fill whole groups of the inner one."""
+    """One or two levels; the devices need not fill them."""
     num_devices = rng.choice((1, 2, 3, 4, 6, 8, 8, 12, 16))
     rate = 10 ** rng.uniform(8.5, 11.5)
     outer = {"num_devices": num_devices, "bytes_per_s": rate, "latency_s": rng.choice((0.0, 1e-6, 2e-5))}
     inner_sizes = [size for size in (2, 3, 4) if num_devices % size == 0 and size < num_devices]
+    num_used = num_devices - (1 if num_devices > 2 and rng.random() < 0.15 else 0)
     if not inner_sizes or rng.random() < 0.4:
-        return {"num_devices": num_devices, "levels": [outer]}
+        return {"num_devices": num_used, "levels": [outer]}
     inner = {
         "num_devices": rng.choice(inner_sizes),
         "bytes_per_s": rate * rng.choice((1.0, 4.0, 20.0)),
         "latency_s": rng.choice((0.0, 1e-6)),
     }
-    return {"num_devices": num_devices, "levels": [inner, outer]}
+    return {"num_devices": num_used, "levels": [inner, outer]}
 
 
 def _training(rng: random.Random) -> dict[str, Any]:
@@ -182,3 +183,41 @@ def _memory(rng: random.Random, name: str, case: Case) -> int | None:
         return None
     factor = rng.choice((1.0, 1.0, 1 - 1e-6, rng.uniform(0.8, 1.0), rng.uniform(1.0, 1.3), rng.uniform(1.3, 4.0)))
     return max(SMALLEST_BYTES, math.ceil(needed * factor))
+
+
+def class_case() -> Case:
+    """Whole and cut sequences with the same tokens a chip, one class, where memory is slow: keys of others cost."""
+    return Case(
+        label="whole and cut sequences as one class",
+        run={
+            "scenario": "full",
+            "search": {"models": ["tiny-gpt"]},
+            "space": {
+                "num_tensor_cores": [8, 32],
+                "tensor_width": [128],
+                "tensor_depth": [128],
+                "num_vector_cores": [8],
+                "vector_lanes": [1024],
+                "global_buffer_mib": [32],
+                "num_hbm_stacks": [1],
+            },
+            "cluster": {"num_devices": 4, "levels": [{"num_devices": 4, "bytes_per_s": 3e11}]},
+            "training": {
+                "global_batch": 16,
+                "microbatches": [1, 4],
+                "tp_degrees": [1],
+                "cp_degrees": [1, 4],
+                "recompute": ["none"],
+            },
+            "plans": {"schedule": ["1f1b"], "sharding": ["none"]},
+        },
+    )
+
+
+def replay_case() -> Case:
+    """One small array on one device, whose memory makes every block replay its whole forward pass."""
+    case = starved_case("full", "tiny-gpt").changed("training", recompute=["none", "block"], microbatches=[4])
+    scenario = case.settings().scenario
+    graphs = next(iter(cut_models(small_model("tiny-gpt"), scenario).values()))
+    problem = FullUnits(scenario, GemmMemo()).untimed_problem(graphs, 4)
+    return replace(case, memory_bytes=(math.ceil(bytes_at(problem, keep=15)),))

@@ -44,7 +44,7 @@ class PlanAttack:
 
     def drawn(self) -> FullPrice | None:
         """Some plan, whether or not it fits, all stages at one position; None if there is none."""
-        choices = list(self._layouts())
+        choices = list(self.layouts())
         for _ in range(20 if choices else 0):
             plan = self._rng.choice(choices)
             layers = self._cut(plan, None)
@@ -60,7 +60,7 @@ class PlanAttack:
             for plan in everything:
                 yield from self._priced(plan)
             return
-        choices = list(self._layouts())
+        choices = list(self.layouts())
         while choices and self.num_priced < self.most:
             plan = self._rng.choice(choices)
             if start is not None and self._rng.random() < 0.3:
@@ -75,7 +75,7 @@ class PlanAttack:
         if price.fits:
             yield price
 
-    def _layouts(self) -> Iterator[FullPlan]:
+    def layouts(self) -> Iterator[FullPlan]:
         """Every plan with stages that have no layers yet."""
         graph = self.graph
         for dp, pp, order, schedule, chunks in legal_shapes(self.problem, graph):
@@ -153,3 +153,11 @@ def drawn_bytes(problem: FullProblem, rng: random.Random) -> float | None:
     """What the fullest device of some plan holds; None if the problem has no plan."""
     price = PlanAttack(problem, 1, rng.randrange(2**31)).drawn()
     return max(device.total_bytes for device in price.devices) if price is not None else None
+
+
+def bytes_at(problem: FullProblem, keep: int) -> float:
+    """What a device holds if one has all layers, at some position of what to keep."""
+    attack = PlanAttack(problem, 1, 0)
+    plan = next(plan for plan in attack.layouts() if plan.dp == len(plan.stages) == 1)
+    stage = FullStage(layers=tuple(range(len(attack.graph.layers))), keep=keep)
+    return price_full_plan(problem, attack.graph, replace(plan, stages=(stage,))).devices[0].total_bytes
