@@ -128,7 +128,7 @@ def small_full_case(seed: int, models: tuple[str, ...]) -> Case:
     return full_case(seed, models=models, most_designs=2, most_units=3 if len(models) == 1 else 1)
 
 
-def hurried_full_case(seed: int, model: str = "tiny-llama") -> Case:
+def hurried_full_case(seed: int, model: str = "opt-350m:1") -> Case:
     """A case under ``full`` whose schedules take work to prove."""
     return full_case(seed, models=(model,), objective=Objective.THROUGHPUT, most_designs=2, most_units=2)
 

@@ -186,7 +186,7 @@ def _memory(rng: random.Random, name: str, case: Case) -> int | None:
 
 
 def class_case() -> Case:
-    """Whole and cut sequences with the same tokens a chip, one class, where memory is slow: keys of others cost."""
+    """Whole and cut sequences with the same tokens a chip, one class; memory is slow, so keys of others cost."""
     return Case(
         label="whole and cut sequences as one class",
         run={

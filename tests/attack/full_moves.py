@@ -1,4 +1,4 @@
-"""Moves that cannot hurt under ``full``: longer lists, wider families, more of anything a chip or a network has."""
+"""Moves that cannot hurt under ``full``: longer lists, wider families, more of what a chip or a network has."""
 
 from __future__ import annotations
 
@@ -86,7 +86,9 @@ def _less_latency(case: Case, rng: random.Random) -> Move | None:
     cluster = case.run["cluster"]
     slow = [level | {"latency_s": level["latency_s"] + 1e-5} for level in cluster["levels"]]
     chosen = rng.randrange(len(slow))
-    quick = [own if at == chosen else other for at, (own, other) in enumerate(zip(cluster["levels"], slow, strict=True))]
+    quick = [
+        own if at == chosen else other for at, (own, other) in enumerate(zip(cluster["levels"], slow, strict=True))
+    ]
     before = case.changed("cluster", levels=slow)
     return between_cases("latency", before, case.changed("cluster", levels=quick))
 
@@ -94,7 +96,9 @@ def _less_latency(case: Case, rng: random.Random) -> Move | None:
 def _larger_chips(case: Case, rng: random.Random) -> Move | None:
     """Every chip with twice of one thing: samples a second, whatever the area."""
     name = rng.choice(DOUBLED)
-    free = case.changed("search", objective=str(Objective.THROUGHPUT)).changed("space", area_limit_um2=NO_LIMIT_UM2)
+    free = case.changed("search", objective=str(Objective.THROUGHPUT)).changed(
+        "space", area_limit_um2=NO_LIMIT_UM2
+    )
     doubled = [2 * value for value in case.run["space"][name]]
     return between_cases(f"{name} doubled", free, free.changed("space", **{name: doubled}))
 

@@ -59,9 +59,7 @@ class FullSieves:
         graphs = self._slow.models[m][unit.cut]
         passes = self._slow.passes(design, m, unit.cut, unit.microbatch)
         directions = (FORWARD, BACKWARD, INPUT_PART) if work.has_split_backward else (FORWARD, BACKWARD)
-        seconds = [
-            solver.pass_seconds(work, unit.cut, unit.microbatch, one, Times.HURRIED) for one in directions
-        ]
+        seconds = [solver.pass_seconds(work, unit.cut, unit.microbatch, one, Times.HURRIED) for one in directions]
         layer_s = LayerSeconds(*seconds, *([0.0 * seconds[0]] if len(seconds) < 3 else []))
         bounds = least_times(solver, work, unit, layer_s)
         for kind, true in enumerate(self._full.layers(graphs, unit.microbatch, chip, passes)):

@@ -128,9 +128,7 @@ def _more_degrees(case: Case, rng: random.Random) -> Move | None:
     left = sorted(tp for tp in legal & {1, 2, 4, 8} if tp not in own)
     if not left:
         return None
-    return between_cases(
-        "tp degrees", case, case.changed("training", tp_degrees=sorted([*own, rng.choice(left)]))
-    )
+    return between_cases("tp degrees", case, case.changed("training", tp_degrees=sorted([*own, rng.choice(left)])))
 
 
 def _more_recompute(case: Case, rng: random.Random) -> Move | None:

@@ -270,7 +270,5 @@ MUTANTS = (
     _full(full_mutants.cuts_left_out, "full: 4 ", kind="better design"),
     _full(full_mutants.room_left_empty, "full: replays", kind="plan"),
     _full(full_mutants.replays_without_energy, "full: replays", claim=sieves.SOLVED),
-    replace(
-        _full(unproven_called_optimal, "full status", kind="status"), attacks=("full status",)
-    ),
+    replace(_full(unproven_called_optimal, "full status", kind="status"), attacks=("full status",)),
 )

@@ -39,8 +39,7 @@ class PlanAttack:
         Args:
             start: A plan whose neighbours are tried too.
         """
-        found = min(self._fitting(start), key=lambda price: price.batch_s, default=None)
-        return found
+        return min(self._fitting(start), key=lambda price: price.batch_s, default=None)
 
     def drawn(self) -> FullPrice | None:
         """Some plan, whether or not it fits, all stages at one position; None if there is none."""
@@ -140,8 +139,10 @@ class PlanAttack:
                 return
 
 
-def better_plan(problem: FullProblem, best: FullPrice | None, most: int, seed: int) -> tuple[FullPrice | None, int]:
-    """A plan that fits and is faster than the best by more than rounding, if one is met; and how many were priced."""
+def better_plan(
+    problem: FullProblem, best: FullPrice | None, most: int, seed: int
+) -> tuple[FullPrice | None, int]:
+    """A plan that fits and is faster than the best by more than rounding, if any; and how many were priced."""
     attack = PlanAttack(problem, most, seed)
     found = attack.best(best.plan if best else None)
     if found is None or (best is not None and found.batch_s >= best.batch_s * (1 - 1e-9)):

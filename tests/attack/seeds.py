@@ -63,4 +63,4 @@ FULL_MOVE_SEEDS = {
     "larger chips": 5,
     "links": 6,
 }
-FULL_HURRIED_SEED = 100
+FULL_HURRIED_SEED = 103

@@ -64,9 +64,7 @@ def shortened(name: str) -> ModelGraph:
             return at[v]
         return at[seen[whole.layer_type_of[v]][: int(most)][-1]]
 
-    edges = {
-        (stand_in(edge.src), at[edge.dst]): edge.payload_bytes for edge in whole.edges if edge.dst in at
-    }
+    edges = {(stand_in(edge.src), at[edge.dst]): edge.payload_bytes for edge in whole.edges if edge.dst in at}
     tied = [replace(one, layers=tuple(at[v] for v in one.layers if v in at)) for one in whole.tied]
     return replace(
         whole,

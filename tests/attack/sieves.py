@@ -88,7 +88,9 @@ class SieveAttack:
             if self._full is not None:
                 self._full.attack(design, m, solver, work, unit, memory, true)
 
-    def _solved(self, design: int, m: int, unit: Unit, memory: Memory, true: UnitWorth, solver: ChipSolver) -> None:
+    def _solved(
+        self, design: int, m: int, unit: Unit, memory: Memory, true: UnitWorth, solver: ChipSolver
+    ) -> None:
         work = self.space.works[m]
         answer = solver.solve(work, unit, memory, math.inf)
         self._unit(design, m, unit, memory, true, SOLVED, answer.bound_s)
