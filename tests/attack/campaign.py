@@ -15,7 +15,7 @@ from tests.attack import seeds
 from tests.attack.cases import SCENARIOS, SMALL_MODELS, Case, key_case, random_case, starved_case
 from tests.attack.claims import attack_answer, attack_counts, chosen_designs, searched
 from tests.attack.findings import Tally
-from tests.attack.full_draws import FULL_MODELS, class_case, full_case, replay_case
+from tests.attack.full_draws import FULL_MODELS, QUICK_MODELS, class_case, full_case, replay_case
 from tests.attack.full_moves import FULL_MOVES
 from tests.attack.honesty import attack_hurried
 from tests.attack.layers import RESOURCES, attack_layer
@@ -191,7 +191,8 @@ def _large_full(seed: int, until: float) -> Iterator[tuple[str, Attack]]:
         if turn % len(combinations) == 0:
             rng.shuffle(combinations)
         objective, aggregate, family = combinations[turn % len(combinations)]
-        drawn, model = rng.randrange(2**31), FULL_MODELS[turn % len(FULL_MODELS)]
+        drawn = rng.randrange(2**31)
+        model = rng.choice(QUICK_MODELS) if turn % 3 else FULL_MODELS[turn // 3 % len(FULL_MODELS)]
         others = [name for name in FULL_MODELS[:4] if name != model]
         models = (model, *rng.sample(others, rng.choice((0, 0, 0, 1))))
         yield _full_search_attack(drawn, models, objective, aggregate, family, until)

@@ -35,8 +35,8 @@ FULL_MODELS = (
     "llama3-8b:3",
 )
 """Tied weights, heavy ends, heads that are no power of two, an odd sequence, branches, experts, windows."""
-CUT_MODELS = ("tiny-gpt", "tiny-llama")
-"""Quick to schedule: for the fixed seeds."""
+QUICK_MODELS = ("tiny-gpt", "tiny-llama")
+"""Scheduled in no time: many plans and memories can be tried with them."""
 LISTS: dict[str, tuple[Any, ...]] = {
     "sharding": ("none", "optimizer", "gradients", "weights"),
     "shard_group": ("all", "level"),
