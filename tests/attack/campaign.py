@@ -20,11 +20,14 @@ from tests.attack.full_moves import FULL_MOVES
 from tests.attack.honesty import attack_hurried
 from tests.attack.layers import RESOURCES, attack_layer
 from tests.attack.moves import MOVES, attack_move
+from tests.attack.short_models import small_model
 from tests.attack.sieves import SieveAttack
 from tests.attack.slow import SlowEvaluator
 
 Attack = Callable[[Tally], None]
 LAYERS_A_TURN = 4
+MOVES_A_TURN = 4
+"""Under ``full``, whose searches are small."""
 FULL_SHARE = 1 / 3
 """Of the time of a large budget."""
 FEW_PLANS, MANY_PLANS = 40, 1000
@@ -196,7 +199,8 @@ def _large_full(seed: int, until: float) -> Iterator[tuple[str, Attack]]:
         others = [name for name in FULL_MODELS[:4] if name != model]
         models = (model, *rng.sample(others, rng.choice((0, 0, 0, 1))))
         yield _full_search_attack(drawn, models, objective, aggregate, family, until)
-        yield f"full move: {drawn} {model}", _full_move_attack(drawn, model)
+        for number in range(drawn, drawn + MOVES_A_TURN):
+            yield f"full move: {number} {model}", _full_move_attack(number, model)
         if turn % 8 == 0:
             yield (
                 f"full status: hurried {drawn} {model}",
@@ -213,8 +217,16 @@ def _full_search_attack(
     until: float,
 ) -> tuple[str, Attack]:
     def run(tally: Tally) -> None:
+        # Passes of mixtures take long to schedule.
+        has_experts = any(small_model(name).num_experts for name in models)
         case = full_case(
-            seed, models=models, objective=objective, aggregate=aggregate, family=family, most_designs=6
+            seed,
+            models=models,
+            objective=objective,
+            aggregate=aggregate,
+            family=family,
+            most_designs=2 if has_experts else 6,
+            most_units=2 if has_experts else 4,
         )
         limit = min(until, time.perf_counter() + 120)
         attack_search(case, tally, seed=seed, num_plans=MANY_PLANS, until=limit)
