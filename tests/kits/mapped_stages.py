@@ -22,3 +22,18 @@ def mapped_stages(solver, work, unit, memory, bounds):
     times = LayerSeconds(found.forward_s_kct[k, 0], found.backward_s_kct[k, 0], found.input_s_kct[k, 0])
     mapped_s = float(found.batch_s_uc[work.units.index(unit), 0])
     return mapped_s, solver.placed_bound_s(work, unit, memory, times)
+
+
+def mapped_layers(solver, work, memory, bounds):
+    """The bounds of one chip with all classes of passes mapped.
+
+    Args:
+        solver: Of the chip.
+        work: The model.
+        memory: What plans must fit.
+        bounds: Of the model on this chip alone.
+    """
+    finer = solver.finer_bounds(work, memory, bounds)
+    for k in range(len(work.classes)):
+        finer.map_class(k, np.array([0]))
+    return finer.bounds

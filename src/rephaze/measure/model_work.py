@@ -13,6 +13,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from rephaze.errors import SpecError
 from rephaze.estimate.estimator import engine_of
 from rephaze.estimate.op_at import OpAt, op_at
 from rephaze.measure.full_problem import full_graph, full_problem
@@ -153,6 +154,9 @@ class ModelWork:
             stop.check()
             self.first_form(cut)
         self.microbatches = tuple(b for b in training.microbatches if b <= training.global_batch)
+        if not self.microbatches:
+            rule = f"must have one that is no larger than the global batch of {training.global_batch}"
+            raise SpecError("microbatches", list(training.microbatches), rule)
         self.units = tuple(
             Unit(cut, microbatch, policy)
             for cut in self.cuts
