@@ -84,7 +84,7 @@ def hurried_case(seed: int, model: str = "bert-large") -> Case:
     """A case whose schedules take work to prove; plans may use every mode, as ``rephaze place`` does."""
     case = random_case(
         seed,
-        scenario="default",
+        scenario="coarse",
         models=(model,),
         objective=Objective.THROUGHPUT,
         least_designs=2,
@@ -100,7 +100,7 @@ def small_budget() -> dict[str, Attack]:
 
 
 def _small_full() -> dict[str, Attack]:
-    """Those under scenario ``full``."""
+    """Those under scenario ``default``."""
 
     def search(seed: int, models: tuple[str, ...]) -> Attack:
         # Drawn when it is run: a draw prices plans to find a memory they fit into.
@@ -114,7 +114,7 @@ def _small_full() -> dict[str, Attack]:
         return run
 
     found: dict[str, Attack] = {
-        "full: starved": lambda tally: attack_search(starved_case("full", "bert-large:1"), tally),
+        "full: starved": lambda tally: attack_search(starved_case("default", "bert-large:1"), tally),
         "full: class": lambda tally: attack_search(class_case(), tally, num_plans=FEW_PLANS),
         "full: replays": lambda tally: attack_search(replay_case(), tally, num_plans=FEW_PLANS),
     }
@@ -137,7 +137,7 @@ def hurried_full_case(seed: int, model: str = "opt-350m:1") -> Case:
 
 
 def _small_others() -> dict[str, Attack]:
-    """Those under scenarios ``paper`` and ``default``."""
+    """Those under scenarios ``paper`` and ``coarse``."""
 
     def search(case: Case) -> Attack:
         return lambda tally: attack_search(case, tally)
@@ -187,7 +187,7 @@ def large_budget(seed: int, until: float, only: str | None = None) -> Iterator[t
 
 
 def _large_full(seed: int, until: float) -> Iterator[tuple[str, Attack]]:
-    """Scenario ``full``: every small model, objective and aggregate in turn, plans of every family."""
+    """Scenario ``default``: every small model, objective and aggregate in turn, plans of every family."""
     rng = random.Random(seed)
     combinations = list(product(Objective, Aggregate, PlanFamily))
     for turn in range(2**31):
@@ -244,7 +244,7 @@ def _full_move_attack(seed: int, model: str) -> Attack:
 
 
 def _large_others(seed: int, until: float) -> Iterator[tuple[str, Attack]]:
-    """Scenarios ``paper`` and ``default``: every model, objective and aggregate in turn."""
+    """Scenarios ``paper`` and ``coarse``: every model, objective and aggregate in turn."""
     rng = random.Random(seed)
     combinations = list(product(SCENARIOS, Objective, Aggregate, (1, 1, 2, 3)))
     for turn in range(2**31):

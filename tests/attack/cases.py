@@ -17,7 +17,7 @@ from rephaze.types.search import Aggregate, Objective, SearchSettings
 from rephaze.workload.zoo import ZOO_NAMES, load_model
 from tests.attack.short_models import model_source
 
-SCENARIOS = ("paper", "default")
+SCENARIOS = ("paper", "coarse")
 """Those with plans of their own kind are in ``full_draws``."""
 SMALL_MODELS = ("bert-large", "opt-350m", "gpt2-xl", "megatron-bert", "megatron-gpt2-xl")
 
@@ -30,7 +30,7 @@ AXES: dict[str, dict[str, tuple[int, ...]]] = {
         "num_vector_cores": (1, 2, 16, 64, 256),
         "global_buffer_mib": (2, 8, 32, 128),
     },
-    "default": {
+    "coarse": {
         "num_tensor_cores": (1, 2, 8, 32, 128),
         "tensor_width": (32, 64, 128, 256),
         "tensor_depth": (32, 64, 128, 256),
@@ -39,7 +39,7 @@ AXES: dict[str, dict[str, tuple[int, ...]]] = {
         "global_buffer_mib": (8, 32, 96, 192),
         "num_hbm_stacks": (1, 2, 4, 6),
     },
-    "full": {
+    "default": {
         "num_tensor_cores": (1, 2, 4, 8, 32),
         "tensor_width": (32, 64, 96, 128),
         "tensor_depth": (32, 64, 128),
@@ -51,7 +51,7 @@ AXES: dict[str, dict[str, tuple[int, ...]]] = {
 }
 RECOMPUTE = {
     "paper": (["none"], ["stage"], ["none", "stage"]),
-    "default": (["none"], ["none", "stage"], ["block"], ["none", "block", "stage"]),
+    "coarse": (["none"], ["none", "stage"], ["block"], ["none", "block", "stage"]),
 }
 LINKS_BYTES_PER_S = (4e9, 5e10, 3e11)
 
@@ -222,7 +222,7 @@ def starved_case(scenario: str, model: str) -> Case:
     }
     if scenario != "paper":
         space |= {"vector_lanes": [2048], "num_hbm_stacks": [4]}
-    whole = {"cp_degrees": [1], "ep_degrees": [1]} if scenario == "full" else {}
+    whole = {"cp_degrees": [1], "ep_degrees": [1]} if scenario == "default" else {}
     return Case(
         label=f"one small array on one device: {scenario}, {model}",
         run={

@@ -80,7 +80,7 @@ def full_case(
         search["weights"] = [rng.choice((0.25, 1.0, 3.0)) for _ in models]
     for _ in range(400):
         run = {
-            "scenario": "full",
+            "scenario": "default",
             "search": search,
             "space": _space(rng, most_designs),
             "cluster": _cluster(rng),
@@ -118,12 +118,12 @@ def _some(rng: random.Random, values: tuple[Any, ...], most: int = 3) -> list[An
 
 
 def _space(rng: random.Random, most_designs: int) -> dict[str, Any]:
-    chosen = {name: [rng.choice(values)] for name, values in AXES["full"].items()}
+    chosen = {name: [rng.choice(values)] for name, values in AXES["default"].items()}
     num_points = 1
-    for name in rng.sample(sorted(AXES["full"]), len(AXES["full"])):
+    for name in rng.sample(sorted(AXES["default"]), len(AXES["default"])):
         size = rng.choice((1, 2, 3))
         if num_points * size <= most_designs:
-            chosen[name] = sorted(rng.sample(AXES["full"][name], size))
+            chosen[name] = sorted(rng.sample(AXES["default"][name], size))
             num_points *= size
     return dict(chosen)
 
@@ -190,7 +190,7 @@ def class_case() -> Case:
     return Case(
         label="whole and cut sequences as one class",
         run={
-            "scenario": "full",
+            "scenario": "default",
             "search": {"models": ["tiny-gpt"]},
             "space": {
                 "num_tensor_cores": [8, 32],
@@ -216,7 +216,7 @@ def class_case() -> Case:
 
 def replay_case() -> Case:
     """One small array on one device, whose memory makes every block replay its whole forward pass."""
-    case = starved_case("full", "tiny-gpt").changed("training", recompute=["none", "block"], microbatches=[4])
+    case = starved_case("default", "tiny-gpt").changed("training", recompute=["none", "block"], microbatches=[4])
     scenario = case.settings().scenario
     graphs = next(iter(cut_models(small_model("tiny-gpt"), scenario).values()))
     problem = FullUnits(scenario, GemmMemo()).untimed_problem(graphs, 4)

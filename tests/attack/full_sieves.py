@@ -61,7 +61,7 @@ class FullSieves:
         directions = (FORWARD, BACKWARD, INPUT_PART) if work.has_split_backward else (FORWARD, BACKWARD)
         seconds = [solver.pass_seconds(work, unit.cut, unit.microbatch, one, Times.HURRIED) for one in directions]
         layer_s = LayerSeconds(*seconds, *([0.0 * seconds[0]] if len(seconds) < 3 else []))
-        bounds = least_times(solver, work, unit, layer_s)
+        bounds = least_times(solver, work, unit, layer_s, range(len(seconds[0])))
         for kind, true in enumerate(self._full.layers(graphs, unit.microbatch, chip, passes)):
             for k, point in enumerate(true.keep):
                 self._tally.num_bounds += 2

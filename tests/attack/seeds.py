@@ -44,7 +44,7 @@ LAYER_SEEDS = {
 HURRIED_SEED = 100
 
 FULL_SEEDS = {
-    # Under scenario full: seed of the case, its models.
+    # Under cost model full: seed of the case, its models.
     2: ("tiny-gpt",),
     4: ("tiny-gpt",),
     5: ("tiny-gpt",),

@@ -12,7 +12,7 @@ from rephaze.errors import SpecError
 
 
 def place(model, *arguments, devices=8, batch=32):
-    asked = ["place", model, "--chip", "h100", "--scenario", "full", "--devices", devices, "--global-batch", batch]
+    asked = ["place", model, "--chip", "h100", "--devices", devices, "--global-batch", batch]
     return CliRunner().invoke(app, [str(one) for one in (*asked, *arguments)])
 
 
@@ -143,7 +143,7 @@ def test_an_answer_over_some_cuts_says_so_and_over_which():
 
 
 def test_the_headline_of_an_answer_over_some_cuts_claims_no_more():
-    found = place_model("vit-large", "h100", num_devices=8, global_batch=32, scenario="full")
+    found = place_model("vit-large", "h100", num_devices=8, global_batch=32, scenario="default")
     partial = str(replace(found, scope="cuts of equal blocks", reason="it was cut short"))
     assert "none of family exact of some cuts is faster" in partial
     assert "those cuts: cuts of equal blocks" in partial

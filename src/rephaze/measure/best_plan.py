@@ -90,6 +90,8 @@ class UnitSearch:
         """The most that schedules not proven might still reach; zero if all that matter are."""
         self.cut = 0.0
         """The most that plans beyond a limit might reach, which were not looked for; zero if there are none."""
+        self._cut_units: list[int] = []
+        """Solved only below a limit."""
         self.finest = Stage(int(self.stage_u.max(initial=Stage.BOUNDED)))
         """The furthest any unit has come."""
 
@@ -139,11 +141,17 @@ class UnitSearch:
             answer = self._solve(unit, cutoff_s)
             if limit_s < best_s and math.isfinite(answer.bound_s):
                 self.cut = max(self.cut, min(float(self.upper_u[u]), self._at_best(limit_s)))
+                self._cut_units.append(u)
         else:
             self.upper_u[u] = min(self.upper_u[u], self._at_best(self._bound_s(unit, stage, cutoff_s)))
         # Only now: what is cut on the way keeps its bound.
         self.stage_u[u] = stage
         return unit if stage is Stage.SOLVED else None
+
+    def reopen(self) -> None:
+        """Have the units that were solved only below a limit solved once more."""
+        self.stage_u[self._cut_units] = Stage.HURRIED
+        self.cut, self._cut_units = 0.0, []
 
     def _map_class(self, k: int) -> None:
         """All units of the class at once: their passes are bounded as one."""

@@ -39,6 +39,8 @@ class DesignSearch:
         smaller: Sequence[Memory],
     ) -> None:
         self.design, self.solver, self.valuation, self.smaller = design, solver, valuation, smaller
+        self._is_limited = True
+        """Whether plans too slow to reach the cutoff are not looked for."""
         worth = valuation.worth(design, memory.hbm_bytes)
         self.models = [
             UnitSearch(solver, work, memory, own, worth, valuation.least_j(work, design))
@@ -56,15 +58,20 @@ class DesignSearch:
             m = max(range(len(self.models)), key=lambda at: self.models[at].promise)
             if self.models[m].promise > 1.0:
                 self.models[m].refine(self._limit_s(m, cutoff))
-            elif any(model.cut > model.value for model in self.models):
+            elif not any(model.cut > model.value for model in self.models):
+                return self._exact()
+            elif not any(model.unproven > model.value for model in self.models):
                 # Of that model no plan is quick enough to reach the cutoff, whatever rounding makes of it.
                 return self._dropped(min(bound, self._useless(cutoff)))
             else:
-                return self._exact()
+                # A schedule might be shorter than any that was found: the design stays, with the plans it has.
+                self._is_limited = False
+                for model in self.models:
+                    model.reopen()
 
     def _limit_s(self, m: int, cutoff: float) -> float:
         """With a longer batch of this model the design is dropped, however good the others turn out to be."""
-        if cutoff <= 0:
+        if cutoff <= 0 or not self._is_limited:
             return math.inf
         model = self.models[m]
         needed = self.valuation.needed([one.upper for one in self.models], m, self._useless(cutoff))

@@ -129,7 +129,11 @@ def run_best_first(
         batch = state.take_batch(sized(batch_size))
         if not batch:
             if drop is not None:
-                dropped = [drop(design, bound) for design, bound in state.below_threshold()]
+                dropped = [
+                    # What an earlier run found out of it may say more.
+                    _finer(remembered.get(design), drop(design, bound))
+                    for design, bound in state.below_threshold()
+                ]
                 state.absorb(dropped)
                 on_batch(dropped, state.progress())
             return state.outcome(is_complete=True)
@@ -302,6 +306,10 @@ class _State:
             refined=self.refined,
             unsettled={} if is_complete else finer,
         )
+
+
+def _finer(known: Evaluation | None, dropped: Evaluation) -> Evaluation:
+    return dropped if known is None or known.bound > dropped.bound else known
 
 
 def _solve(

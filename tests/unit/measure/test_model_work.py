@@ -9,7 +9,7 @@ from rephaze.hardware.scenarios import load_scenario
 from rephaze.measure.model_work import ModelWork
 
 
-@pytest.mark.parametrize("name", ["default", "paper", "full"])
+@pytest.mark.parametrize("name", ["coarse", "paper", "default"])
 def test_microbatches_that_are_all_larger_than_the_batch_are_refused_in_one_line(name):
     scenario = load_scenario(name)
     training = replace(scenario.training, global_batch=3, microbatches=(4, 8))

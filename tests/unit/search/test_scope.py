@@ -32,14 +32,16 @@ def test_a_floor_is_named_where_there_is_one():
 
 
 def test_the_plans_are_named_as_the_search_tries_them():
-    default = plans_scope(resolve_settings(("gpt2-xl",)))
+    default = plans_scope(resolve_settings(("gpt2-xl",), scenario="coarse"))
     assert default == (
         "tp 1, 2, 4, 8 where legal; microbatch 1, 2, 4, 8, 16, 32, 64; "
         "recompute none, block, stage (stage by stage); any dp, pp and stages under 1f1b"
     )
     paper = plans_scope(resolve_settings(("gpt2-xl",), scenario="paper"))
     assert "recompute none, stage (one for all stages); any dp, pp and stages under paper" in paper
-    watts = plans_scope(resolve_settings(("gpt2-xl",), changes={"search": {"objective": "per-watt"}}))
+    watts = plans_scope(
+        resolve_settings(("gpt2-xl",), scenario="coarse", changes={"search": {"objective": "per-watt"}})
+    )
     assert watts.endswith(
         "of each tp, microbatch and policy the fastest, every operator charged in its fastest mode"
     )
@@ -74,6 +76,6 @@ def test_a_certificate_of_an_older_run_still_opens():
 
 @pytest.mark.parametrize("family", list(PlanFamily))
 def test_the_certificate_of_model_full_names_the_family(family):
-    assert plans_scope(resolve_settings(("gpt2-xl",), scenario="full")).startswith("family exact ")
-    asked = resolve_settings(("gpt2-xl",), scenario="full", changes={"plans": {"family": str(family)}})
+    assert plans_scope(resolve_settings(("gpt2-xl",), scenario="default")).startswith("family exact ")
+    asked = resolve_settings(("gpt2-xl",), scenario="default", changes={"plans": {"family": str(family)}})
     assert plans_scope(asked).startswith(f"family {family} of cost model full; ")

@@ -20,7 +20,7 @@ FEW = {
 
 @pytest.fixture(scope="module")
 def answered():
-    settings = resolve_settings(("vit-large",), scenario="full", changes=FEW)
+    settings = resolve_settings(("vit-large",), scenario="default", changes=FEW)
     chip = replace(preset_chip("tpuv4"), name="")
     found = Yardstick(SpaceEvaluator(settings)).with_searched_plans(chip)
     certificate = Certificate(
@@ -55,4 +55,4 @@ def test_a_time_that_is_not_the_recorded_one_is_refused(answered):
 def test_other_cost_models_and_searches_without_an_answer_have_none(answered):
     settings, result = answered
     assert plan_accounts(settings, replace(result, chip=None, plans=())) == ()
-    assert plan_accounts(resolve_settings(("vit-large",)), result) == ()
+    assert plan_accounts(resolve_settings(("vit-large",), scenario="coarse"), result) == ()
