@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from rephaze.api.full_views import MEMORY_PARTS, answer_blocks
 from rephaze.api.present import Block, Shown
-from rephaze.types.full import DeviceMemory, FullGraph, FullLimits, FullPrice, FullProblem, TimeCauses
+from rephaze.types.full import DeviceMemory, FullGraph, FullLimits, FullPlan, FullPrice, FullProblem, TimeCauses
 
 if TYPE_CHECKING:
     from rephaze.place.full.replay import FullReplay
@@ -47,6 +48,21 @@ class FullAnswer(Shown):
     """The best plan under the choices asked about, set beside the best of all."""
 
     @property
+    def plan(self) -> FullPlan | None:
+        """The plan, if there is one."""
+        return None if self.price is None else self.price.plan
+
+    @property
+    def batch_s(self) -> float:
+        """The time of a batch; infinite without a plan."""
+        return math.inf if self.price is None else self.price.batch_s
+
+    @property
+    def gap(self) -> float:
+        """How much longer the plan may take than the best, as part of the bound."""
+        return self.batch_s / self.bound_s - 1.0 if self.price is not None and self.bound_s > 0 else math.inf
+
+    @property
     def replay_note(self) -> str:
         """A sentence if the replay is well above the formula."""
         from rephaze.place.full.replay import replay_note
@@ -72,7 +88,7 @@ class FullAnswer(Shown):
             answer["why"] = alternative_record(self.alternative)
         if self.price is None or self.graph is None:
             return answer
-        answer |= {"batch_s": self.price.batch_s, "bound_s": self.bound_s}
+        answer |= {"batch_s": self.price.batch_s, "bound_s": self.bound_s, "gap": self.gap}
         answer["family"] = str(self.problem.options.family)
         answer |= price_record(self.graph, self.price)
         if self.causes is not None:
@@ -150,13 +166,27 @@ def evaluate_full_plan(label: str, data: dict[str, Any], *, timeline: bool) -> F
         data: Its content.
         timeline: Also tell what every device does when.
     """
-    from rephaze.place.full.legality import check_plan
-    from rephaze.place.full.price import price_full_plan
     from rephaze.place.full.problem_file import parse_full_plan
+
+    problem, _, plan = parse_full_plan(data)
+    return evaluated_full(label, problem, plan, timeline=timeline)
+
+
+def evaluated_full(label: str, problem: FullProblem, plan: FullPlan, *, timeline: bool) -> FullAnswer:
+    """The price of a plan of a problem.
+
+    Args:
+        label: Of the plan.
+        problem: The problem.
+        plan: The plan; one of the problem's graphs must be cut as it says.
+        timeline: Also tell what every device does when.
+    """
+    from rephaze.place.full.legality import check_plan, graph_like
+    from rephaze.place.full.price import price_full_plan
     from rephaze.place.full.remedies import suggest_full_remedies
     from rephaze.place.full.timeline import replay_events
 
-    problem, graph, plan = parse_full_plan(data)
+    graph = graph_like(problem, plan)
     check_plan(problem, graph, plan)
     price = price_full_plan(problem, graph, plan)
     remedies = suggest_full_remedies(problem, graph, price)

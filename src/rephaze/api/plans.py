@@ -10,7 +10,14 @@ from typing import TYPE_CHECKING, Any
 
 from rephaze.api.chips import as_chip
 from rephaze.api.full_choices import check_choices
-from rephaze.api.full_plans import FullAnswer, evaluate_full_plan, is_full, place_full_problem, placed_full
+from rephaze.api.full_plans import (
+    FullAnswer,
+    evaluate_full_plan,
+    evaluated_full,
+    is_full,
+    place_full_problem,
+    placed_full,
+)
 from rephaze.api.plan_results import EvaluatedPlan, PlacedModel
 from rephaze.api.problem_files import BadProblem, answer_all
 from rephaze.api.schedules import OnStep, ignore_step
@@ -19,7 +26,7 @@ from rephaze.errors import SpecError
 from rephaze.types.checks import check_choice
 from rephaze.types.chip import Chip
 from rephaze.types.files import read_mapping
-from rephaze.types.full import PlanFamily
+from rephaze.types.full import FullPlan, FullProblem, PlanFamily
 from rephaze.types.placement import Placement, PlacementModel, PlacementProblem, Plan, PlanLimits, SolveStatus
 from rephaze.types.scenario import Scenario
 
@@ -43,8 +50,8 @@ def place_model(
     Example:
         >>> import rephaze
         >>> placed = rephaze.place_model("vit-large", "tpuv4", num_devices=8, global_batch=64, why="dp=2")
-        >>> placed.status, placed.placement.best.plan.pp, placed.alternative.placement.best.plan.pp
-        ('optimal', 8, 4)
+        >>> placed.status, placed.plan.dp, placed.alternative.placement.best.plan.dp
+        ('optimal', 8, 2)
 
     Args:
         model: A name of ``list_models``, or a graph file.
@@ -162,36 +169,39 @@ def place_problems(
 
 
 def evaluate_plan(
-    problem: str | Path | Mapping[str, Any] | PlacementProblem,
-    plan: Plan | None = None,
+    problem: str | Path | Mapping[str, Any] | PlacementProblem | FullProblem,
+    plan: Plan | FullPlan | None = None,
     *,
     timeline: bool = False,
-) -> EvaluatedPlan:
+) -> EvaluatedPlan | FullAnswer:
     """The time of a batch and the memory of every stage under a given plan, and what to change if it does not fit.
 
     Example:
         >>> from dataclasses import replace
         >>> import rephaze
-        >>> from rephaze.types.placement import Recompute
         >>> placed = rephaze.place_model("vit-large", "tpuv4", num_devices=8, global_batch=64)
-        >>> best = placed.placement.best
-        >>> stages = tuple(replace(stage, recompute=Recompute.STAGE) for stage in best.plan.stages)
-        >>> other = rephaze.evaluate_plan(placed.problem, replace(best.plan, stages=stages))
-        >>> other.status, other.priced.batch_s > best.batch_s
+        >>> stages = tuple(replace(stage, keep=15) for stage in placed.plan.stages)  # replay as much as can be
+        >>> other = rephaze.evaluate_plan(placed.problem, replace(placed.plan, stages=stages))
+        >>> other.status, other.batch_s > placed.batch_s
         ('feasible', True)
 
     Args:
-        problem: A problem, as ``place_model`` gives it; or a plan file (``rephaze.placement-plan/1``) by path or
-            content, which holds problem and plan.
+        problem: A problem, as ``place_model`` gives it; or a plan file (``rephaze.placement-plan/1`` or ``/2``) by
+            path or content, which holds problem and plan.
         plan: The plan, unless a plan file gives it.
-        timeline: Also tell what every stage does when (cost model ``1f1b``).
+        timeline: Also tell what every stage does when (not of cost model ``paper``).
     """
-    if isinstance(problem, PlacementProblem):
+    if isinstance(problem, PlacementProblem | FullProblem):
         if plan is None:
             raise SpecError(
                 "plan", None, "is missing", "give it beside the problem, or a plan file instead of both"
             )
-        return _evaluated(problem, plan, timeline)
+        if isinstance(problem, FullProblem) and isinstance(plan, FullPlan):
+            return evaluated_full("plan", problem, plan, timeline=timeline)
+        if isinstance(problem, PlacementProblem) and isinstance(plan, Plan):
+            return _evaluated(problem, plan, timeline)
+        rule = "must be of the problem's cost model"
+        raise SpecError("plan", type(plan).__name__, rule, "take it from an answer to the same problem")
     if plan is not None:
         raise SpecError(
             "plan", plan, "comes with the plan file", "give a problem as a record to price another plan"
@@ -199,6 +209,9 @@ def evaluate_plan(
     from rephaze.place.problem_file import parse_plan
 
     data = dict(problem) if isinstance(problem, Mapping) else read_mapping(Path(problem))
+    if is_full(data):
+        label = "plan" if isinstance(problem, Mapping) else Path(problem).name
+        return evaluate_full_plan(label, data, timeline=timeline)
     return _evaluated(*parse_plan(data), timeline)
 
 

@@ -89,7 +89,7 @@ def test_place_on_a_chip_is_optimal_only_with_proven_schedules(loosened):
 
 def test_the_command_says_what_is_not_proven(loosened):
     arguments = ["place", search_cases.tiny_model("gpt", "coarse"), "--chip", "tpuv4", "--devices", "4"]
-    arguments += ["--global-batch", "8"]
+    arguments += ["--global-batch", "8", "--scenario", "coarse"]
     answer = json.loads(CliRunner().invoke(app, [*arguments, "--json"]).stdout)
     assert (answer["status"], answer["gap"], answer["unproven_passes"]) == ("optimal", 0.0, [])
     loosened()
@@ -188,6 +188,6 @@ def test_a_chip_that_cannot_run_a_layer_is_infeasible_not_slow(monkeypatch):
     monkeypatch.setattr(ChipSolver, "_form_times", form_times)
     model = search_cases.tiny_model("gpt", "coarse")
     assert placement_on_chip(model, TPUV4, load_scenario("coarse")).problem.graphs == ()
-    done = CliRunner().invoke(app, ["place", model, "--chip", "tpuv4"])
+    done = CliRunner().invoke(app, ["place", model, "--chip", "tpuv4", "--scenario", "coarse"])
     assert done.exit_code == 3
     assert "infeasible some operator can run on no core" in " ".join(done.stdout.split())
