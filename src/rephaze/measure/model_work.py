@@ -16,7 +16,7 @@ from rephaze.measure.cut_forms import CutForm, CutForms
 from rephaze.measure.full_problem import full_graph, full_problem
 from rephaze.measure.keep_budgets import keep_budgets
 from rephaze.measure.legal_cuts import legal_cuts
-from rephaze.measure.pass_classes import CommonPass, PassClass, PassWork, common_pass
+from rephaze.measure.pass_classes import CommonPass, PassClass, PassWork
 from rephaze.place.bounds import ChipBounds
 from rephaze.place.full.chip_bounds import FullChipBounds, LeastReplays
 from rephaze.place.full.solver import FullPlacer
@@ -117,7 +117,6 @@ class ModelWork:
         """Cuts and microbatch sizes: what layer times depend on."""
         self.classes = _pass_classes(self.pairs)
         self.class_of = {pair: k for k, one in enumerate(self.classes) for pair in one.pairs}
-        self._common: dict[tuple[int, int, int], CommonPass] = {}
         self.layer_type_of = self._base.layer_type_of
         self._budgets: dict[tuple[GraphCut, int, int], Floats] = {}
         self._placers: dict[tuple[Unit, Memory], Placer] = {}
@@ -152,15 +151,7 @@ class ModelWork:
 
     def common_pass(self, k: int, kind: int, direction: int) -> CommonPass:
         """What the passes of one of ``classes`` have in common, in all their forms."""
-        key = (k, kind, direction)
-        if key not in self._common:
-            members = [
-                (form.passes[kind][direction], microbatch)
-                for cut, microbatch in self.classes[k].pairs
-                for form in self.all_forms(cut)
-            ]
-            self._common[key] = common_pass(members)
-        return self._common[key]
+        return self._forms.common_pass(self.classes[k].pairs, kind, direction)
 
     def keep_budgets(self, unit: Unit, kind: int) -> Floats:
         """Bytes a layer type may keep, position by position, whatever the chip: from all to the inputs alone."""

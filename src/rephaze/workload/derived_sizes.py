@@ -35,19 +35,33 @@ def total(sizes: Iterable[Affine]) -> Affine:
     return Affine(const, per_sample)
 
 
-def op_graph(ops: Iterable[Op], tensors: tuple[Tensor, ...]) -> OpGraph:
-    """The graph of operators in topological order, with their bytes and edges worked out."""
+def op_graph(ops: Iterable[Op], tensors: tuple[Tensor, ...], source: OpGraph | None = None) -> OpGraph:
+    """The graph of operators in topological order, with their bytes and edges worked out.
+
+    Args:
+        ops: The operators.
+        tensors: What they read and make.
+        source: A graph that some of the operators are taken from as they are. Where their tensors are the same
+            records too, nothing needs to be worked out again.
+    """
     sizes = [(t.num_elements.const, t.num_elements.per_sample, t.element_bytes) for t in tensors]
-    measured = tuple(_measured(op, tensors, sizes) for op in ops)
+    known: set[int] = set()
+    changed: set[int] = set()
+    if source is not None:
+        known = {id(op) for op in source.ops}
+        changed = {n for n, (old, new) in enumerate(zip(source.tensors, tensors, strict=False)) if old is not new}
+    measured = []
     producer: dict[int, int] = {}
     edges: set[tuple[int, int]] = set()
-    for position, op in enumerate(measured):
+    for position, op in enumerate(ops):
+        is_same = id(op) in known and changed.isdisjoint(op.inputs) and changed.isdisjoint(op.outputs)
+        measured.append(op if is_same else _measured(op, tensors, sizes))
         for t in op.inputs:
             if t in producer:
                 edges.add((producer[t], position))
         for t in op.outputs:
             producer[t] = position
-    return OpGraph(ops=measured, edges=tuple(sorted(edges)), tensors=tensors)
+    return OpGraph(ops=tuple(measured), edges=tuple(sorted(edges)), tensors=tensors)
 
 
 def layer_type(
@@ -141,10 +155,6 @@ def _measured(op: Op, tensors: tuple[Tensor, ...], sizes: list[tuple[int, int, i
         num_times = op.attention.num_ring_steps if op.attention is not None else 1
         in_const, in_per_sample = in_const * num_times, in_per_sample * num_times
         out_const, out_per_sample = out_const * num_times, out_per_sample * num_times
-    found = (const, per_sample, in_const, in_per_sample, out_const, out_per_sample, param_bytes)
-    has = op.num_elements, op.input_bytes, op.output_bytes
-    if found == (*(part for size in has for part in (size.const, size.per_sample)), op.param_bytes):
-        return op
     return _with_sizes(
         op,
         Affine(const, per_sample),
@@ -196,27 +206,34 @@ def _peak_bytes(graph: OpGraph, kept: set[str]) -> Affine:
 
     The largest is chosen at a few samples: with tensors that all grow alike it is the largest at any.
     """
-    end = len(graph.ops)
-    names = {t.name for t in graph.tensors}
-    homes = [t.storage if t.storage in names else t.name for t in graph.tensors]
+    end, tensors = len(graph.ops), graph.tensors
     # Gradients of weights go into buffers that a memory model counts for all weights.
-    is_fixed = [not t.num_elements.per_sample for t in graph.tensors]
+    is_fixed = [not t.num_elements.per_sample for t in tensors]
+    first: dict[int, int] = {}
+    last: dict[int, int] = {}
+    for position, op in enumerate(graph.ops):
+        touched = op.inputs + op.outputs
+        if op.gradient is Gradient.WEIGHT:
+            touched = tuple(number for number in touched if not is_fixed[number])
+        for number in touched:
+            if number not in first:
+                first[number] = position
+            last[number] = position
+    names = {t.name for t in tensors}
     last_use: dict[str, int] = {}
     born: dict[str, tuple[int, Tensor]] = {}
-    for position, op in enumerate(graph.ops):
-        is_weight = op.gradient is Gradient.WEIGHT
-        for number in (*op.inputs, *op.outputs):
-            if is_weight and is_fixed[number]:
-                continue
-            home, tensor = homes[number], graph.tensors[number]
-            last_use[home] = end if tensor.role is TensorRole.OUTPUT else max(last_use.get(home, 0), position)
-            if home not in born:
-                born[home] = position, tensor
+    for number, position in first.items():
+        tensor = tensors[number]
+        home = tensor.storage if tensor.storage in names else tensor.name
+        if home not in born:
+            born[home] = position, tensor
+        until = end if tensor.role is TensorRole.OUTPUT else last[number]
+        last_use[home] = max(last_use.get(home, 0), until)
     const, per_sample = [0] * (end + 2), [0] * (end + 2)
     for home, (position, tensor) in born.items():
         if tensor.role in _FROM_OUTSIDE or home in kept:
             continue
-        size, after = tensor.num_bytes, min(last_use[home], end) + 1
+        size, after = tensor.num_bytes, last_use[home] + 1
         const[position] += size.const
         per_sample[position] += size.per_sample
         const[after] -= size.const

@@ -30,7 +30,7 @@ from rephaze.types.graph import (
     TensorRole,
 )
 from rephaze.workload.derived_sizes import layer_type, op_graph, total
-from rephaze.workload.passes.copies import over, resized, with_inputs
+from rephaze.workload.passes.copies import over, resized, with_inputs, with_work
 from rephaze.workload.passes.made_once import MadeOnce
 
 _TOKEN_AXES = ("m", "k", "n")
@@ -126,7 +126,7 @@ class _PassDivider:
                 self._ring(here, op.attention)
             else:
                 self._trade_heads(here, op.attention)
-        return op_graph(self.ops, tuple(self.tensors))
+        return op_graph(self.ops, tuple(self.tensors), self.source)
 
     def tensor(self, tensor: Tensor, *, is_repeated: bool = False) -> Tensor:
         """One chip's part of a tensor, or all of it if it has no tokens."""
@@ -147,11 +147,12 @@ class _PassDivider:
         collective = op.collective
         if collective is not None:
             collective = replace(collective, payload_bytes=_part(collective.payload_bytes, self.cp))
-        return replace(
+        return with_work(
             op,
+            inputs=op.inputs,
             gemm=_gemm_part(op.gemm, self.cp) if op.gemm is not None else None,
             collective=collective,
-            vector=tuple(over(w, _part(w.num_elements, self.cp)) for w in op.vector),
+            vector=tuple([over(w, _part(w.num_elements, self.cp)) for w in op.vector]),
             num_flops=_part(op.num_flops, self.cp),
         )
 

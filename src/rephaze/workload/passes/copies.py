@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from rephaze.types.graph import Affine, GemmDims, Op, Tensor, VectorWork
+from rephaze.types.graph import Affine, CollectiveDims, GemmDims, Op, Tensor, VectorWork
 
 
 def resized(tensor: Tensor, num_elements: Affine) -> Tensor:
@@ -31,11 +31,21 @@ def with_inputs(op: Op, inputs: tuple[int, ...]) -> Op:
     """The operator on other tensors; itself if they are the same."""
     if inputs == op.inputs:
         return op
-    return with_work(op, inputs=inputs, gemm=op.gemm, vector=op.vector)
+    return with_work(
+        op, inputs=inputs, gemm=op.gemm, vector=op.vector, collective=op.collective, num_flops=op.num_flops
+    )
 
 
-def with_work(op: Op, *, inputs: tuple[int, ...], gemm: GemmDims | None, vector: tuple[VectorWork, ...]) -> Op:
-    """The operator with another product and other vector work, on other tensors."""
+def with_work(
+    op: Op,
+    *,
+    inputs: tuple[int, ...],
+    gemm: GemmDims | None,
+    vector: tuple[VectorWork, ...],
+    collective: CollectiveDims | None,
+    num_flops: Affine,
+) -> Op:
+    """The operator with other work, on other tensors."""
     return Op(
         name=op.name,
         target=op.target,
@@ -44,9 +54,9 @@ def with_work(op: Op, *, inputs: tuple[int, ...], gemm: GemmDims | None, vector:
         gradient=op.gradient,
         gemm=gemm,
         attention=op.attention,
-        collective=op.collective,
+        collective=collective,
         vector=vector,
-        num_flops=op.num_flops,
+        num_flops=num_flops,
         num_elements=op.num_elements,
         input_bytes=op.input_bytes,
         output_bytes=op.output_bytes,

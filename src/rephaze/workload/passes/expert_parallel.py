@@ -156,7 +156,7 @@ class _PassSpreader:
             for t in op.outputs:
                 if t in experts.leaving:
                     self._combine(t, op)
-        return op_graph(self.ops, tuple(self.tensors))
+        return op_graph(self.ops, tuple(self.tensors), experts.source)
 
     def kept(self, tensor: Tensor) -> Tensor:
         """What a forward pass keeps: tokens at their experts as they are there, those back home as they came."""
@@ -190,7 +190,14 @@ class _PassSpreader:
         """An operator on the tokens that come to this chip's experts."""
         factor = self._growth(op.outputs[0])
         vector = tuple(over(work, _scaled(work.num_elements, factor)) for work in op.vector)
-        return with_work(op, inputs=inputs, vector=vector, gemm=self._product(op) if is_expert(op) else op.gemm)
+        return with_work(
+            op,
+            inputs=inputs,
+            gemm=self._product(op) if is_expert(op) else op.gemm,
+            vector=vector,
+            collective=op.collective,
+            num_flops=op.num_flops,
+        )
 
     def _product(self, op: Op) -> GemmDims:
         gemm, degrees, tensors = op.gemm, self.degrees, self.experts.source.tensors

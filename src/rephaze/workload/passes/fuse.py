@@ -15,6 +15,7 @@ from rephaze.types.graph import LayerType, ModelGraph, Op, OpGraph, OpKind, Tens
 from rephaze.workload.derived_sizes import layer_type, op_graph
 from rephaze.workload.passes.copies import merged
 from rephaze.workload.passes.made_once import MadeOnce
+from rephaze.workload.passes.pass_shape import pass_shape
 from rephaze.workload.passes.row_kernels import is_of_tokens, row_groups
 
 ROW_WISE_FUNCTIONS = frozenset(
@@ -99,7 +100,7 @@ class Fuser:
         shape = _shape(graph, saved)
         if shape not in self._kernels:
             self._kernels[shape] = _kernels(graph, saved)
-        return op_graph([_written(graph, kernel) for kernel in self._kernels[shape]], graph.tensors)
+        return op_graph([_written(graph, kernel) for kernel in self._kernels[shape]], graph.tensors, graph)
 
 
 def _written(graph: OpGraph, kernel: _Kernel) -> Op:
@@ -111,10 +112,9 @@ def _written(graph: OpGraph, kernel: _Kernel) -> Op:
 
 
 def _shape(graph: OpGraph, saved: frozenset[str]) -> Hashable:
-    """All of a pass that decides what is merged: everything but sizes, names of operators and where they stand."""
-    ops = tuple((op.kind, op.target, op.gradient, _is_elementwise(op), op.inputs, op.outputs) for op in graph.ops)
-    tensors = tuple((t.name, t.storage, t.role, is_of_tokens(t)) for t in graph.tensors)
-    return ops, tensors, saved
+    """All of a pass that decides what is merged."""
+    elementwise = tuple([_is_elementwise(op) for op in graph.ops])
+    return pass_shape(graph), elementwise, tuple([is_of_tokens(t) for t in graph.tensors]), saved
 
 
 def _is_elementwise(op: Op) -> bool:
