@@ -112,6 +112,11 @@ class UnitSearch:
     def _open_upper(self) -> float:
         return float(self.upper_u[self.stage_u < Stage.SOLVED].max(initial=0.0))
 
+    @property
+    def num_open(self) -> int:
+        """Units that are not solved and may be better than the best."""
+        return int(np.count_nonzero((self.stage_u < Stage.SOLVED) & (self.upper_u > self.value)))
+
     def run(self) -> None:
         """Refine until no unit can beat the best."""
         while self.promise > 1.0:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
@@ -15,6 +17,7 @@ from rephaze.place.full.limits import limited_options
 from rephaze.types.chip import Chip
 from rephaze.types.full import FullGraph, FullLimits, FullProblem
 from rephaze.types.scenario import Scenario
+from rephaze.types.stopping import StopSignal
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -27,7 +30,9 @@ class FullChipProblem:
     bound_s: float
     """No plan is faster, whatever schedules that are not proven might still give."""
     is_unproven: bool
-    """Such schedules might give a faster plan."""
+    """Such schedules, or what time did not suffice for, might give a faster plan."""
+    num_open: int
+    """Cuts and sizes that may be faster and were not solved when time was up."""
     num_passes: int
     unproven: tuple[UnprovenPass, ...]
 
@@ -39,6 +44,7 @@ def full_placement_on_chip(
     on_unit: Callable[[int, int], None] = lambda _done, _all: None,
     *,
     limits: FullLimits | None = None,
+    time_limit_s: float = math.inf,
 ) -> FullChipProblem:
     """The placement problem of a model on a cluster of one chip, every layer that matters scheduled.
 
@@ -48,8 +54,9 @@ def full_placement_on_chip(
         scenario: Lists to choose from, cluster, training; its placement model is ``full``.
         on_unit: Told how many of the cuts and microbatch sizes are scheduled, and of how many.
         limits: Choices to be compared with the best plan: the cuts and sizes that matter under them stay too.
+        time_limit_s: After so long the best plan so far will do, if there is one; its gap is proven all the same.
     """
-    on_chip = _OnChip(model, chip, scenario, on_unit)
+    on_chip = _OnChip(model, chip, scenario, on_unit, StopSignal(time.perf_counter() + time_limit_s))
     search, units = on_chip.search(scenario)
     if limits is not None and search.best is not None:
         units |= on_chip.search(limited_scenario(scenario, limits), limits)[1]
@@ -64,7 +71,8 @@ def full_placement_on_chip(
     return FullChipProblem(
         problem=on_chip.problem(tuple(graphs.values())),
         bound_s=scenario.training.global_batch / search.upper if search.upper > 0 else 0.0,
-        is_unproven=search.unproven > search.value,
+        is_unproven=search.upper > search.value,
+        num_open=search.num_open,
         num_passes=2 * len(set(on_chip.works[0].layer_type_of)) * len(graphs),
         unproven=tuple(unproven),
     )
@@ -73,8 +81,15 @@ def full_placement_on_chip(
 class _OnChip:
     """One chip, and the model under the scenario and under choices made beforehand."""
 
-    def __init__(self, model: str, chip: Chip, scenario: Scenario, on_unit: Callable[[int, int], None]) -> None:
-        self.model, self._on_unit = model, on_unit
+    def __init__(
+        self,
+        model: str,
+        chip: Chip,
+        scenario: Scenario,
+        on_unit: Callable[[int, int], None],
+        time_limit: StopSignal,
+    ) -> None:
+        self.model, self._on_unit, self._time_limit = model, on_unit, time_limit
         self.solver = ChipSolver(chip, scenario)
         self._memory = Memory(chip.hbm_bytes, chip.hbm_bytes_per_s)
         self.works: list[ModelWork] = []
@@ -88,7 +103,7 @@ class _OnChip:
         worth = ChipWorth(global_batch=scenario.training.global_batch)
         found = UnitSearch(self.solver, work, self._memory, bounds, worth)
         solved: dict[Unit, None] = {}
-        while found.promise > 1.0:
+        while found.promise > 1.0 and not (found.best and self._time_limit.is_over()):
             self._on_unit(len(solved), len(work.units))
             if (unit := found.refine()) is not None:
                 solved[unit] = None
