@@ -17,7 +17,7 @@ from rephaze.place.full.limits import limited_options
 from rephaze.types.chip import Chip
 from rephaze.types.full import FullGraph, FullLimits, FullProblem
 from rephaze.types.scenario import Scenario
-from rephaze.types.stopping import StopSignal
+from rephaze.types.stopping import UNSTOPPED, StoppedError, StopSignal
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -103,10 +103,16 @@ class _OnChip:
         worth = ChipWorth(global_batch=scenario.training.global_batch)
         found = UnitSearch(self.solver, work, self._memory, bounds, worth)
         solved: dict[Unit, None] = {}
-        while found.promise > 1.0 and not (found.best and self._time_limit.is_over()):
-            self._on_unit(len(solved), len(work.units))
-            if (unit := found.refine()) is not None:
-                solved[unit] = None
+        self.solver.stop = StopSignal(is_asked=lambda: found.best is not None and self._time_limit.is_over())
+        try:
+            while found.promise > 1.0:
+                self._on_unit(len(solved), len(work.units))
+                if (unit := found.refine()) is not None:
+                    solved[unit] = None
+        except StoppedError:
+            pass  # the best so far will do; what was not solved keeps its bound
+        finally:
+            self.solver.stop = UNSTOPPED
         # Without a plan every unit stays, to say what is in the way.
         solved = solved if found.best is not None else dict.fromkeys(work.units)
         for unit in solved:
