@@ -114,9 +114,11 @@ def _placed_in_full(
     found = placed_full(label, on_chip.problem, limits)
     if found.price is None or not on_chip.is_unproven:
         return found
-    said = f"schedules of {len(on_chip.unproven):,} of {on_chip.num_passes:,} layer passes not proven"
+    said = found.reason
     if on_chip.num_open:
         said = f"time was up with {on_chip.num_open:,} cuts and microbatch sizes that may be faster"
+    elif on_chip.unproven:
+        said = f"schedules of {len(on_chip.unproven):,} of {on_chip.num_passes:,} layer passes not proven"
     return replace(found, status="feasible", bound_s=min(found.bound_s, on_chip.bound_s), reason=said)
 
 
