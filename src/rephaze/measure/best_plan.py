@@ -122,6 +122,20 @@ class UnitSearch:
         while self.promise > 1.0:
             self.refine()
 
+    def take_over(self, other: UnitSearch) -> Unit | None:
+        """Know what another search of the same units found, and solve its best one, if any, before others.
+
+        Its bounds hold whatever its solver could prove of schedules; its plans count for nothing here.
+        """
+        self._finer, self.finest = other._finer, min(other.finest, Stage.HURRIED)
+        self.upper_u = np.minimum(self.upper_u, other.upper_u)
+        self.stage_u = np.minimum(other.stage_u, Stage.HURRIED)
+        if other.best is None:
+            return None
+        self._solve(other.best.unit, math.inf)
+        self.stage_u[self.work.units.index(other.best.unit)] = self.finest = Stage.SOLVED
+        return other.best.unit
+
     def refine(self) -> Unit | None:
         """Take the most promising open unit one stage further; the unit if that solved it."""
         self.solver.stop.check()

@@ -8,16 +8,20 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from rephaze.measure.best_plan import UnitSearch
-from rephaze.measure.chip_solver import ChipSolver
+from rephaze.measure.chip_solver import ChipSolver, Memos
 from rephaze.measure.full_planner import FullPlanner
 from rephaze.measure.model_on_chip import UnprovenPass, unproven_passes
 from rephaze.measure.model_work import Memory, ModelWork, Unit
 from rephaze.measure.objective import ChipWorth
 from rephaze.place.full.limits import limited_options
+from rephaze.schedule.parts import SEARCH_WORK
 from rephaze.types.chip import Chip
 from rephaze.types.full import FullGraph, FullLimits, FullProblem
 from rephaze.types.scenario import Scenario
 from rephaze.types.stopping import UNSTOPPED, StoppedError, StopSignal
+
+QUICK_WORK = SEARCH_WORK // 10
+"""For a schedule of which a proof is not asked for yet."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -90,7 +94,9 @@ class _OnChip:
         time_limit: StopSignal,
     ) -> None:
         self.model, self._on_unit, self._time_limit = model, on_unit, time_limit
-        self.solver = ChipSolver(chip, scenario)
+        memos = Memos()
+        self.solver = ChipSolver(chip, scenario, memos=memos)
+        self._quick_solver = ChipSolver(chip, scenario, memos=memos, schedule_work=QUICK_WORK)
         self._memory = Memory(chip.hbm_bytes, chip.hbm_bytes_per_s)
         self.works: list[ModelWork] = []
         self._work_of: dict[Unit, ModelWork] = {}
@@ -103,21 +109,30 @@ class _OnChip:
         worth = ChipWorth(global_batch=scenario.training.global_batch)
         found = UnitSearch(self.solver, work, self._memory, bounds, worth)
         solved: dict[Unit, None] = {}
-        self.solver.stop = StopSignal(is_asked=lambda: found.best is not None and self._time_limit.is_over())
-        try:
-            while found.promise > 1.0:
-                self._on_unit(len(solved), len(work.units))
-                if (unit := found.refine()) is not None:
-                    solved[unit] = None
-        except StoppedError:
-            pass  # the best so far will do; what was not solved keeps its bound
-        finally:
-            self.solver.stop = UNSTOPPED
+        # A good plan first, on schedules that are nearly the best: fewer units are left to be scheduled exactly.
+        quick = UnitSearch(self._quick_solver, work, self._memory, bounds, worth)
+        self._run(self._quick_solver, quick, {})
+        if (unit := found.take_over(quick)) is not None:
+            solved[unit] = None
+        self._run(self.solver, found, solved)
         # Without a plan every unit stays, to say what is in the way.
         solved = solved if found.best is not None else dict.fromkeys(work.units)
         for unit in solved:
             self._work_of.setdefault(unit, work)
         return found, solved
+
+    def _run(self, solver: ChipSolver, found: UnitSearch, solved: dict[Unit, None]) -> None:
+        """Refine until no unit can beat the best, or time is up and there is a plan."""
+        solver.stop = StopSignal(is_asked=lambda: found.best is not None and self._time_limit.is_over())
+        try:
+            while found.promise > 1.0:
+                self._on_unit(len(solved), len(found.work.units))
+                if (unit := found.refine()) is not None:
+                    solved[unit] = None
+        except StoppedError:
+            pass  # the best so far will do; what was not solved keeps its bound
+        finally:
+            solver.stop = UNSTOPPED
 
     def planner(self, unit: Unit) -> FullPlanner:
         """Of a unit that was solved."""

@@ -59,3 +59,10 @@ def test_a_plan_is_looked_for_however_long_it_takes():
     found = place_model("opt-350m", TPUV4, scenario=SMALL, time_limit_s=0.0)
     assert found.price is not None
     assert found.bound_s <= found.price.batch_s
+
+
+def test_what_a_quick_search_found_changes_no_answer(proven, monkeypatch):
+    monkeypatch.setattr(UnitSearch, "take_over", lambda _self, _other: None)
+    alone = place_model("opt-350m", TPUV4, scenario=SMALL)
+    assert (alone.status, alone.price.plan) == (proven.status, proven.price.plan)
+    assert alone.price.batch_s == proven.price.batch_s
