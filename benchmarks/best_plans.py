@@ -24,7 +24,7 @@ from itertools import product
 from pathlib import Path
 
 import rephaze
-from best_plans_shares import Cell, is_divided_early
+from best_plans_shares import Cell, at_peak_s, is_divided_early, total_bytes
 from best_plans_text import page
 from rephaze.api.full_plans import FullAnswer
 from rephaze.hardware.presets import find_preset
@@ -39,11 +39,13 @@ from rephaze.types.scenario import Scenario
 
 ROOT = Path(__file__).parents[1]
 PUBLISHED = Path(__file__).parent / "data" / "published_best.toml"
-CELLS = ROOT / "build" / "best_plans.jsonl"
+CELLS = Path(__file__).parent / "data" / "best_plans.jsonl"
 PAGE = ROOT / "docs" / "best-plans.md"
 CHIPS = ("tpuv4", "tpuv5p", "h100")
 VARIANTS = ("scenario", "whole-gradients", "own-links")
 """As it is; without plans that sum gradients once a batch and yet never hold them all; with the chip's links."""
+TIME_LIMIT_S = 180.0
+"""After it a cell has the best plan so far, and how much faster one might be."""
 WORK_OF_KIND = {
     OpKind.GEMM: "products",
     OpKind.ATTENTION: "attention",
@@ -61,6 +63,7 @@ def main() -> None:
     parser.add_argument("--cells", type=Path, default=CELLS, help=f"where cells are kept (default {CELLS})")
     parser.add_argument("--to", type=Path, default=PAGE, help=f"the page (default {PAGE})")
     parser.add_argument("--anew", action="store_true", help="compute also what is kept")
+    parser.add_argument("--time-limit-s", type=float, default=TIME_LIMIT_S, help=f"of a cell ({TIME_LIMIT_S:.0f})")
     parser.add_argument("--page", action="store_true", help="compute nothing")
     asked = parser.parse_args()
     cells = read_cells(asked.cells)
@@ -70,7 +73,7 @@ def main() -> None:
             is_kept = key in cells and not asked.anew
             if is_kept or not is_asked(variant, cells.get((model, chip, "scenario")), chip):
                 continue
-            cells[key] = found = cell_of(*key)
+            cells[key] = found = cell_of(*key, asked.time_limit_s)
             append_cell(asked.cells, found)
             print(f"{model}, {chip}, {variant}: {found.get('batch_s', math.nan):.4g} s a batch;", end=" ")
             print(f"took {found['took_s']:.0f} s", flush=True)
@@ -102,11 +105,11 @@ def append_cell(path: Path, cell: Cell) -> None:
 # A cell
 
 
-def cell_of(model: str, chip_name: str, variant: str) -> Cell:
+def cell_of(model: str, chip_name: str, variant: str, time_limit_s: float) -> Cell:
     """The best plan of a model on a chip as plain data: plan, causes, memory, what its busiest device does."""
     began = time.perf_counter()
     chip, scenario = rephaze.load_chip(chip_name), scenario_of(variant, chip_name)
-    found = rephaze.place_model(model, chip, scenario=scenario)
+    found = rephaze.place_model(model, chip, scenario=scenario, time_limit_s=time_limit_s)
     assert isinstance(found, FullAnswer)
     graph = rephaze.load_model(model)
     cell: Cell = {
@@ -132,7 +135,19 @@ def cell_of(model: str, chip_name: str, variant: str) -> Cell:
             "memory": asdict(fullest) | {"device_bytes": found.price.device_memory_bytes},
             "busiest": busiest_device(model, chip, scenario, found.price),
         }
+        check_sane(cell)
     return cell | {"took_s": time.perf_counter() - began}
+
+
+def check_sane(cell: Cell) -> None:
+    """A plan that does not fit its cluster is a mistake of ours."""
+    plan, memory = cell["plan"], cell["memory"]
+    used = plan["tp"] * plan["cp"] * plan["pp"] * plan["dp"]
+    assert used == plan["num_devices"] <= cell["num_devices"], (used, plan)
+    assert total_bytes(memory) <= memory["device_bytes"], memory
+    assert plan["dp"] * plan["microbatch"] <= cell["global_batch"], plan
+    assert cell["bound_s"] <= cell["batch_s"] * (1 + 1e-9), (cell["bound_s"], cell["batch_s"])
+    assert cell["batch_s"] >= at_peak_s(cell), "faster than peak"
 
 
 def plan_record(graph: FullGraph, plan: FullPlan) -> Cell:

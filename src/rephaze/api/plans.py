@@ -43,6 +43,7 @@ def place_model(
     scenario: str | Path | Scenario = "default",
     why: str | PlanLimits | None = None,
     family: str | None = None,
+    time_limit_s: float = math.inf,
     on_step: OnStep = ignore_step,
 ) -> PlacedModel | FullAnswer:
     """The fastest way to spread a model over a cluster of a chip, proven, or with what is not proven.
@@ -63,11 +64,13 @@ def place_model(
             ``full`` any decision, or ``family`` alone for what it costs that plans can be launched.
         family: Which plans can be launched: ``any``, ``exact``, ``megatron``, ``torchtitan`` or ``maxtext``; for
             scenarios of placement model ``full``, whose plans section says it otherwise.
+        time_limit_s: Under placement model ``full``, after so long the best plan found so far is given, with how
+            much faster a plan might be; until there is one, the search goes on.
         on_step: Told what is being done.
     """
     setting = resized(as_scenario(scenario), num_devices, global_batch)
     if setting.placement_model is PlacementModel.FULL:
-        return _placed_in_full(model, chip, setting, family, why, on_step)
+        return _placed_in_full(model, chip, setting, family, why, time_limit_s, on_step)
     if family is not None:
         rule = f"is for placement model full; scenario {setting.name} has {setting.placement_model}"
         raise SpecError("family", family, rule, "leave it out, or choose scenario default")
@@ -90,6 +93,7 @@ def _placed_in_full(
     scenario: Scenario,
     family: str | None,
     why: str | PlanLimits | None,
+    time_limit_s: float,
     on_step: OnStep,
 ) -> FullAnswer:
     """The same under placement model ``full``."""
@@ -110,7 +114,7 @@ def _placed_in_full(
 
     on_step("mapping and scheduling layers")
     chosen = as_chip(chip)
-    on_chip = full_placement_on_chip(str(model), chosen, scenario, show, limits=limits)
+    on_chip = full_placement_on_chip(str(model), chosen, scenario, show, limits=limits, time_limit_s=time_limit_s)
     on_step("placing")
     label = f"{model} on {chip.name if isinstance(chip, Chip) else chip}"
     if not on_chip.problem.graphs:
@@ -122,6 +126,8 @@ def _placed_in_full(
     if found.price is None or not on_chip.is_unproven:
         return found
     reason = unproven_said(found.reason, len(on_chip.unproven), on_chip.num_passes)
+    if on_chip.num_open:
+        reason = f"time was up with {on_chip.num_open:,} cuts and microbatch sizes that may be faster"
     return replace(found, status="feasible", bound_s=min(found.bound_s, on_chip.bound_s), reason=reason)
 
 

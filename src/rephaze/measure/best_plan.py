@@ -116,10 +116,29 @@ class UnitSearch:
     def _open_upper(self) -> float:
         return float(self.upper_u[self.stage_u < Stage.SOLVED].max(initial=0.0))
 
+    @property
+    def num_open(self) -> int:
+        """Units that are not solved and may be better than the best."""
+        return int(np.count_nonzero((self.stage_u < Stage.SOLVED) & (self.upper_u > self.value)))
+
     def run(self) -> None:
         """Refine until no unit can beat the best."""
         while self.promise > 1.0:
             self.refine()
+
+    def take_over(self, other: UnitSearch) -> Unit | None:
+        """Know what another search of the same units found, and solve its best one, if any, before others.
+
+        Its bounds hold whatever its solver could prove of schedules; its plans count for nothing here.
+        """
+        self._finer, self.finest = other._finer, min(other.finest, Stage.HURRIED)
+        self.upper_u = np.minimum(self.upper_u, other.upper_u)
+        self.stage_u = np.minimum(other.stage_u, Stage.HURRIED)
+        if other.best is None:
+            return None
+        self._solve(other.best.unit, math.inf)
+        self.stage_u[self.work.units.index(other.best.unit)] = self.finest = Stage.SOLVED
+        return other.best.unit
 
     def refine(self, limit_s: float = math.inf) -> Unit | None:
         """Take the most promising open unit one stage further; the unit if that solved it.

@@ -14,9 +14,10 @@ from rephaze.estimate.estimator import Estimator
 from rephaze.estimate.gemm_costs import GemmMemo
 from rephaze.estimate.op_at import OpAt
 from rephaze.hardware.energy import access_energy
+from rephaze.measure.cut_forms import CutForm
 from rephaze.measure.full_planner import FullPlanner
 from rephaze.measure.layer_bounds import FinerBounds, ModelBounds, layer_bounds
-from rephaze.measure.model_work import CutForm, Memory, ModelWork, Unit
+from rephaze.measure.model_work import Memory, ModelWork, Unit
 from rephaze.measure.pass_classes import PassWork
 from rephaze.measure.pass_times import (
     BACKWARD,

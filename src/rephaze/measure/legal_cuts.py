@@ -10,7 +10,7 @@ from rephaze.types.cut import GraphCut
 from rephaze.types.graph import AttentionKind, ModelGraph
 from rephaze.types.placement import PlacementModel
 from rephaze.types.scenario import Scenario, TrainingSettings
-from rephaze.workload.passes.parallel import cut_graph, is_expert_group, legal_context_forms
+from rephaze.workload.passes.parallel import GraphCutter, is_expert_group
 
 
 def legal_cuts(base: ModelGraph, scenario: Scenario) -> Iterator[GraphCut]:
@@ -78,7 +78,7 @@ def _expert_degrees(
                 yield ep, etp
 
 
-def cut_forms(base: ModelGraph, cut: GraphCut) -> Iterator[ModelGraph]:
+def cut_forms(cutter: GraphCutter, cut: GraphCut) -> Iterator[ModelGraph]:
     """The model cut this way, not yet fused, once for each legal form of attention over a cut sequence."""
-    for form in legal_context_forms(base, cut.tp, cut.cp):
-        yield cut_graph(base, replace(cut, context_form=form))
+    for form in cutter.legal_context_forms(cut.tp, cut.cp):
+        yield cutter.cut(replace(cut, context_form=form))

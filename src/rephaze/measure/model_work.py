@@ -8,28 +8,25 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
 from rephaze.errors import SpecError
-from rephaze.estimate.estimator import engine_of
-from rephaze.estimate.op_at import OpAt, op_at
+from rephaze.measure.cut_forms import CutForm, CutForms
 from rephaze.measure.full_problem import full_graph, full_problem
 from rephaze.measure.keep_budgets import keep_budgets
-from rephaze.measure.legal_cuts import cut_forms, legal_cuts
-from rephaze.measure.pass_classes import CommonPass, PassClass, PassWork, common_pass
+from rephaze.measure.legal_cuts import legal_cuts
+from rephaze.measure.pass_classes import CommonPass, PassClass, PassWork
 from rephaze.place.bounds import ChipBounds
 from rephaze.place.full.chip_bounds import FullChipBounds, LeastReplays
 from rephaze.place.full.solver import FullPlacer
 from rephaze.place.precision import named_precision
 from rephaze.place.price import price_plan
 from rephaze.place.solver import Placer
-from rephaze.schedule.structure import compile_structure
 from rephaze.types.cut import GraphCut
 from rephaze.types.full import FullLimits, FullProblem, PipelineSchedule
-from rephaze.types.graph import LayerType, ModelGraph, OpGraph, OpKind
+from rephaze.types.graph import LayerType, ModelGraph
 from rephaze.types.placement import (
     LayerCost,
     LayerGraph,
@@ -46,9 +43,6 @@ from rephaze.types.scenario import Scenario
 from rephaze.types.search import ModelPlan
 from rephaze.types.space import DesignSpace
 from rephaze.types.stopping import UNSTOPPED, StopSignal
-from rephaze.workload.passes.fuse import fuse_graph
-from rephaze.workload.passes.keep_sets import KeepSets, keep_sets
-from rephaze.workload.passes.split_backward import input_part
 from rephaze.workload.zoo import load_model
 
 Floats = NDArray[np.float64]
@@ -82,45 +76,6 @@ def memory_options(space: DesignSpace, hbm_bytes: int, hbm_bytes_per_s: float) -
     return [Memory(size, hbm_bytes_per_s) for size in sizes]
 
 
-class CutForm:
-    """A model cut one way, with one way for attention to meet the keys of other chips.
-
-    Args:
-        whole: Cut, not yet fused.
-        has_split_backward: Zero-bubble schedules are among the options.
-    """
-
-    def __init__(self, whole: ModelGraph, *, has_split_backward: bool) -> None:
-        self._whole, self.graph, self._has_split = whole, fuse_graph(whole), has_split_backward
-        self._keep_sets: dict[int, KeepSets] = {}
-        self._replayable: dict[tuple[int, int], tuple[OpAt | None, ...]] = {}
-
-    @cached_property
-    def passes(self) -> tuple[tuple[PassWork, ...], ...]:
-        """By layer type the forward and the backward pass; then the part of it that earlier layers wait for."""
-        found = []
-        for kind in self.graph.layer_types:
-            graphs = [kind.forward, kind.backward]
-            if self._has_split:
-                graphs.append(input_part(kind))
-            found.append(tuple(_pass_work(graph) for graph in graphs))
-        return tuple(found)
-
-    def keep_sets(self, kind: int) -> KeepSets:
-        """What a layer type may keep of its forward pass."""
-        if kind not in self._keep_sets:
-            self._keep_sets[kind] = keep_sets(self.graph.layer_types[kind], self._whole.layer_types[kind])
-        return self._keep_sets[kind]
-
-    def replayable(self, kind: int, microbatch: int) -> tuple[OpAt | None, ...]:
-        """The operators of ``keep_sets`` on a microbatch; None for views, which are free."""
-        key = (kind, microbatch)
-        if key not in self._replayable:
-            ops = self.keep_sets(kind).ops
-            self._replayable[key] = tuple(None if op.kind is OpKind.VIEW else op_at(op, microbatch) for op in ops)
-        return self._replayable[key]
-
-
 class ModelWork:
     """A model under a scenario.
 
@@ -148,8 +103,7 @@ class ModelWork:
         """Every way the model's layers may be cut."""
         self.base_cuts = tuple(cut for cut in self.cuts if cut.cp == 1) or self.cuts
         """Those that leave the sequence whole: the others do no less work, on more chips."""
-        self._first_forms: dict[GraphCut, CutForm] = {}
-        self._forms: dict[GraphCut, tuple[CutForm, ...]] = {}
+        self._forms = CutForms(self._base, has_split_backward=self.has_split_backward)
         for cut in self.base_cuts:
             stop.check()
             self.first_form(cut)
@@ -167,7 +121,6 @@ class ModelWork:
         """Cuts and microbatch sizes: what layer times depend on."""
         self.classes = _pass_classes(self.pairs)
         self.class_of = {pair: k for k, one in enumerate(self.classes) for pair in one.pairs}
-        self._common: dict[tuple[int, int, int], CommonPass] = {}
         self.layer_type_of = self._base.layer_type_of
         self._budgets: dict[tuple[GraphCut, int, int], Floats] = {}
         self._placers: dict[tuple[Unit, Memory], Placer] = {}
@@ -182,19 +135,11 @@ class ModelWork:
 
     def forms(self, cut: GraphCut) -> tuple[CutForm, ...]:
         """The model cut this way, once for each way attention may meet the keys of other chips."""
-        if cut not in self._forms:
-            first, *others = cut_forms(self._base, cut)
-            self._forms[cut] = (self.first_form(cut, first), *(self._form(one) for one in others))
-        return self._forms[cut]
+        return self._forms.all(cut)
 
-    def first_form(self, cut: GraphCut, whole: ModelGraph | None = None) -> CutForm:
+    def first_form(self, cut: GraphCut) -> CutForm:
         """The first of ``forms``, made without the others."""
-        if cut not in self._first_forms:
-            self._first_forms[cut] = self._form(whole or next(iter(cut_forms(self._base, cut))))
-        return self._first_forms[cut]
-
-    def _form(self, whole: ModelGraph) -> CutForm:
-        return CutForm(whole, has_split_backward=self.has_split_backward)
+        return self._forms.first(cut)
 
     def graph(self, cut: GraphCut) -> ModelGraph:
         """The model cut this way, in the first of its forms: parameters and sizes are those of any."""
@@ -210,15 +155,7 @@ class ModelWork:
 
     def common_pass(self, k: int, kind: int, direction: int) -> CommonPass:
         """What the passes of one of ``classes`` have in common, in all their forms."""
-        key = (k, kind, direction)
-        if key not in self._common:
-            members = [
-                (form.passes[kind][direction], microbatch)
-                for cut, microbatch in self.classes[k].pairs
-                for form in self.all_forms(cut)
-            ]
-            self._common[key] = common_pass(members)
-        return self._common[key]
+        return self._forms.common_pass(self.classes[k].pairs, kind, direction)
 
     def keep_budgets(self, unit: Unit, kind: int) -> Floats:
         """Bytes a layer type may keep, position by position, whatever the chip: from all to the inputs alone."""
@@ -369,10 +306,6 @@ def _pass_classes(pairs: Sequence[tuple[GraphCut, int]]) -> tuple[PassClass, ...
         PassClass(tokens=tokens, pairs=tuple(sorted(own, key=lambda pair: pair[0].cp)))
         for (_, tokens), own in members.items()
     )
-
-
-def _pass_work(graph: OpGraph) -> PassWork:
-    return PassWork(graph=graph, structure=compile_structure([engine_of(op) for op in graph.ops], graph.edges))
 
 
 def _layer_cost(name: str, kind: LayerType, microbatch: int) -> LayerCost:

@@ -66,8 +66,35 @@ class CommonPass:
         )
 
 
-def common_pass(passes: Sequence[tuple[PassWork, int]]) -> CommonPass:
-    """What passes have in common, each given with its microbatch size."""
+class Structures:
+    """Compiled structures: passes that differ in sizes alone have one, with all that is found of it later."""
+
+    def __init__(self) -> None:
+        self._made: dict[object, ScheduleStructure] = {}
+
+    def get(self, engines: Sequence[Engine], edges: tuple[tuple[int, int], ...]) -> ScheduleStructure:
+        """Of operators with these engines, one after another as the edges say."""
+        key = (tuple(engines), edges)
+        if key not in self._made:
+            self._made[key] = compile_structure(engines, edges)
+        return self._made[key]
+
+    def of_relation(self, engines: Sequence[Engine], before_ab: Flags) -> ScheduleStructure:
+        """The same of a relation: whether the first of two comes before the second."""
+        key = (tuple(engines), before_ab.tobytes())
+        if key not in self._made:
+            edges = [(int(a), int(b)) for a, b in np.argwhere(before_ab)]
+            self._made[key] = compile_structure(engines, edges)
+        return self._made[key]
+
+
+def common_pass(passes: Sequence[tuple[PassWork, int]], structures: Structures | None = None) -> CommonPass:
+    """What passes have in common, each given with its microbatch size.
+
+    Args:
+        passes: At least one.
+        structures: Of passes before.
+    """
     first, microbatch = passes[0]
     if len(passes) == 1:
         chains = [() if op.kind is OpKind.VIEW else ((op_at(op, microbatch),),) for op in first.graph.ops]
@@ -80,9 +107,7 @@ def common_pass(passes: Sequence[tuple[PassWork, int]]) -> CommonPass:
     kept = [name for name in kept if engines[name] is not Engine.NONE]
     before_ab = np.logical_and.reduce([one.before(kept) for one in named])
     return CommonPass(
-        structure=compile_structure(
-            [engines[name] for name in kept], [(int(a), int(b)) for a, b in np.argwhere(before_ab)]
-        ),
+        structure=(structures or Structures()).of_relation([engines[name] for name in kept], before_ab),
         chains_o=tuple(_distinct(one.chain(name) for one in named) for name in kept),
     )
 
@@ -94,6 +119,7 @@ class _Named:
         self._ops, self._structure, self._microbatch = one_pass.graph.ops, one_pass.structure, microbatch
         self._at = {op.name: o for o, op in enumerate(self._ops)}
         self._num_of = Counter(op.name for op in self._ops)
+        self._places_of: dict[str, tuple[int, ...]] = {}
 
     def __contains__(self, name: str) -> bool:
         """Whether the name means one operator, and not some steps of another's."""
@@ -114,6 +140,11 @@ class _Named:
         return found
 
     def _places(self, name: str) -> tuple[int, ...]:
+        if name not in self._places_of:
+            self._places_of[name] = self._find_places(name)
+        return self._places_of[name]
+
+    def _find_places(self, name: str) -> tuple[int, ...]:
         last, steps = self._at[name], self._at.get(name + RING_STEPS)
         if steps is None or self._num_of[name + RING_STEPS] != 1 or not self._is_ring_step(steps):
             return (last,)

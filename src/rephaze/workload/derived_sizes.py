@@ -6,9 +6,9 @@ Worked out here for every graph, whether just extracted, read from a file, shard
 from __future__ import annotations
 
 from collections.abc import Iterable
+from itertools import accumulate
 
 from rephaze.types.graph import (
-    ZERO,
     Affine,
     Gradient,
     LayerType,
@@ -35,16 +35,33 @@ def total(sizes: Iterable[Affine]) -> Affine:
     return Affine(const, per_sample)
 
 
-def op_graph(ops: Iterable[Op], tensors: tuple[Tensor, ...]) -> OpGraph:
-    """The graph of operators in topological order, with their bytes and edges worked out."""
-    measured = tuple(_measured(op, tensors) for op in ops)
+def op_graph(ops: Iterable[Op], tensors: tuple[Tensor, ...], source: OpGraph | None = None) -> OpGraph:
+    """The graph of operators in topological order, with their bytes and edges worked out.
+
+    Args:
+        ops: The operators.
+        tensors: What they read and make.
+        source: A graph that some of the operators are taken from as they are. Where their tensors are the same
+            records too, nothing needs to be worked out again.
+    """
+    sizes = [(t.num_elements.const, t.num_elements.per_sample, t.element_bytes) for t in tensors]
+    known: set[int] = set()
+    changed: set[int] = set()
+    if source is not None:
+        known = {id(op) for op in source.ops}
+        changed = {n for n, (old, new) in enumerate(zip(source.tensors, tensors, strict=False)) if old is not new}
+    measured = []
     producer: dict[int, int] = {}
     edges: set[tuple[int, int]] = set()
-    for position, op in enumerate(measured):
-        edges.update((producer[t], position) for t in op.inputs if t in producer)
-        producer.update((t, position) for t in op.outputs)
-    edges = {(src, dst) for src, dst in edges if src != dst}
-    return OpGraph(ops=measured, edges=tuple(sorted(edges)), tensors=tensors)
+    for position, op in enumerate(ops):
+        is_same = id(op) in known and changed.isdisjoint(op.inputs) and changed.isdisjoint(op.outputs)
+        measured.append(op if is_same else _measured(op, tensors, sizes))
+        for t in op.inputs:
+            if t in producer:
+                edges.add((producer[t], position))
+        for t in op.outputs:
+            producer[t] = position
+    return OpGraph(ops=tuple(measured), edges=tuple(sorted(edges)), tensors=tensors)
 
 
 def layer_type(
@@ -110,22 +127,40 @@ def _expert_bytes(forward: OpGraph, parameters: tuple[Tensor, ...]) -> int:
     return sum(t.num_bytes.const for t in parameters if is_one_of(t.name, names)) if names else 0
 
 
-def _measured(op: Op, tensors: tuple[Tensor, ...]) -> Op:
-    elements = total(tensors[t].num_elements for t in op.outputs)
+def _measured(op: Op, tensors: tuple[Tensor, ...], sizes: list[tuple[int, int, int]]) -> Op:
+    """An operator with its elements and bytes, in plain numbers: this runs for every operator of every cut."""
+    const = per_sample = out_const = out_per_sample = in_const = in_per_sample = param_bytes = 0
+    for t in op.outputs:
+        elements, elements_per_sample, width = sizes[t]
+        const += elements
+        per_sample += elements_per_sample
+        out_const += elements * width
+        out_per_sample += elements_per_sample * width
     if op.kind is OpKind.VIEW:
-        return _with_sizes(op, elements, ZERO, ZERO, 0)
-    if op.collective is not None:
+        out_const = out_per_sample = 0
+    elif op.collective is not None:
         moved = op.collective.payload_bytes.times(op.collective.num_messages)
-        return _with_sizes(op, elements, moved, moved, 0)
-    reads = [(tensors[t], _bytes_read(op, tensors[t])) for t in op.inputs]
-    # Every step of a ring reads queries, keys and values anew and adds to the result.
-    num_times = op.attention.num_ring_steps if op.attention is not None else 1
+        in_const, in_per_sample = out_const, out_per_sample = moved.const, moved.per_sample
+    else:
+        for t in op.inputs:
+            elements, elements_per_sample, width = sizes[t]
+            if op.kind is OpKind.GATHER and op.vector:
+                read = _rows_read(op, tensors[t])
+                elements, elements_per_sample = read.const, read.per_sample
+            in_const += elements * width
+            in_per_sample += elements_per_sample * width
+            if tensors[t].role is TensorRole.PARAMETER:
+                param_bytes += elements * width
+        # Every step of a ring reads queries, keys and values anew and adds to the result.
+        num_times = op.attention.num_ring_steps if op.attention is not None else 1
+        in_const, in_per_sample = in_const * num_times, in_per_sample * num_times
+        out_const, out_per_sample = out_const * num_times, out_per_sample * num_times
     return _with_sizes(
         op,
-        elements,
-        total(size for _, size in reads).times(num_times),
-        total(tensors[t].num_bytes for t in op.outputs).times(num_times),
-        sum(size.const for tensor, size in reads if tensor.role is TensorRole.PARAMETER),
+        Affine(const, per_sample),
+        Affine(in_const, in_per_sample),
+        Affine(out_const, out_per_sample),
+        param_bytes,
     )
 
 
@@ -153,12 +188,9 @@ def _with_sizes(op: Op, elements: Affine, input_bytes: Affine, output_bytes: Aff
     )
 
 
-def _bytes_read(op: Op, tensor: Tensor) -> Affine:
-    """Bytes of one operand; a gather reads the rows it selects, not the table."""
-    if op.kind is not OpKind.GATHER or not op.vector:
-        return tensor.num_bytes
-    selected = op.vector[0].num_elements.times(tensor.element_bytes)
-    return _smaller(tensor.num_bytes, selected)
+def _rows_read(op: Op, tensor: Tensor) -> Affine:
+    """Elements of one operand that a gather reads: the rows it selects, not the table."""
+    return _smaller(tensor.num_elements, op.vector[0].num_elements)
 
 
 def _smaller(one: Affine, other: Affine) -> Affine:
@@ -174,33 +206,38 @@ def _peak_bytes(graph: OpGraph, kept: set[str]) -> Affine:
 
     The largest is chosen at a few samples: with tensors that all grow alike it is the largest at any.
     """
-    last_use: dict[str, int] = {}
-    size: dict[str, Affine] = {}
-    born: dict[str, int] = {}
-    is_outer: dict[str, bool] = {}
-    end = len(graph.ops)
-    names = {t.name for t in graph.tensors}
+    end, tensors = len(graph.ops), graph.tensors
+    # Gradients of weights go into buffers that a memory model counts for all weights.
+    is_fixed = [not t.num_elements.per_sample for t in tensors]
+    first: dict[int, int] = {}
+    last: dict[int, int] = {}
     for position, op in enumerate(graph.ops):
-        for number in (*op.inputs, *op.outputs):
-            tensor = graph.tensors[number]
-            home = tensor.storage if tensor.storage in names else tensor.name
-            # Gradients of weights go into buffers that a memory model counts for all weights.
-            if op.gradient is Gradient.WEIGHT and not tensor.num_elements.per_sample:
-                continue
-            last_use[home] = end if tensor.role is TensorRole.OUTPUT else max(last_use.get(home, 0), position)
-            if home not in born:
-                born[home] = position
-                size[home] = tensor.num_bytes
-                is_outer[home] = tensor.role in _FROM_OUTSIDE
-    change = [ZERO] * (end + 2)
-    for home, position in born.items():
-        if is_outer[home] or home in kept:
+        touched = op.inputs + op.outputs
+        if op.gradient is Gradient.WEIGHT:
+            touched = tuple(number for number in touched if not is_fixed[number])
+        for number in touched:
+            if number not in first:
+                first[number] = position
+            last[number] = position
+    names = {t.name for t in tensors}
+    last_use: dict[str, int] = {}
+    born: dict[str, tuple[int, Tensor]] = {}
+    for number, position in first.items():
+        tensor = tensors[number]
+        home = tensor.storage if tensor.storage in names else tensor.name
+        if home not in born:
+            born[home] = position, tensor
+        until = end if tensor.role is TensorRole.OUTPUT else last[number]
+        last_use[home] = max(last_use.get(home, 0), until)
+    const, per_sample = [0] * (end + 2), [0] * (end + 2)
+    for home, (position, tensor) in born.items():
+        if tensor.role in _FROM_OUTSIDE or home in kept:
             continue
-        change[position] += size[home]
-        after = min(last_use[home], end) + 1
-        change[after] += size[home].times(-1)
-    alive = peak = ZERO
-    for step in change:
-        alive += step
-        peak = _larger(peak, alive)
-    return peak
+        size, after = tensor.num_bytes, last_use[home] + 1
+        const[position] += size.const
+        per_sample[position] += size.per_sample
+        const[after] -= size.const
+        per_sample[after] -= size.per_sample
+    alive = zip(accumulate(const), accumulate(per_sample), strict=True)
+    most = max(alive, key=lambda size: size[0] + size[1] * COMPARED_MICROBATCH)
+    return Affine(*most)

@@ -9,6 +9,7 @@ from rephaze.hardware.scenarios import load_scenario
 from rephaze.measure.legal_cuts import cut_forms, legal_cuts
 from rephaze.types.cut import GraphCut
 from rephaze.types.graph import ContextForm
+from rephaze.workload.passes.parallel import GraphCutter
 from rephaze.workload.zoo import load_model
 
 FULL = load_scenario("default")
@@ -55,9 +56,9 @@ def test_a_list_without_a_legal_degree_is_one_line_with_the_legal_ones(field, as
 
 
 def test_attention_over_a_cut_sequence_has_three_forms_where_heads_allow():
-    forms = [graph.context_form for graph in cut_forms(load_model("llama2-7b"), GraphCut(cp=2))]
+    forms = [graph.context_form for graph in cut_forms(GraphCutter(load_model("llama2-7b")), GraphCut(cp=2))]
     assert forms == [ContextForm.RING, ContextForm.GATHER, ContextForm.ULYSSES]
-    odd = [graph.context_form for graph in cut_forms(load_model("gpt2-xl"), GraphCut(cp=2))]
+    odd = [graph.context_form for graph in cut_forms(GraphCutter(load_model("gpt2-xl")), GraphCut(cp=2))]
     assert odd == [ContextForm.RING, ContextForm.GATHER]  # 25 heads
 
 

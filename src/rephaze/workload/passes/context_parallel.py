@@ -30,25 +30,37 @@ from rephaze.types.graph import (
     TensorRole,
 )
 from rephaze.workload.derived_sizes import layer_type, op_graph, total
+from rephaze.workload.passes.copies import over, resized, with_inputs, with_work
+from rephaze.workload.passes.made_once import MadeOnce
 
 _TOKEN_AXES = ("m", "k", "n")
 
 
-def divide_sequence(graph: ModelGraph, cp: int, form: ContextForm) -> ModelGraph:
+def divide_sequence(
+    graph: ModelGraph, cp: int, form: ContextForm, made: MadeOnce[LayerType] | None = None
+) -> ModelGraph:
     """What one of ``cp`` chips with a part of each sample's tokens runs and holds.
 
     Args:
         graph: Sharded if it will be, not yet fused.
         cp: Divides the tokens of every chip.
         form: How attention meets the keys of other chips.
+        made: Layers divided before.
     """
     if cp == 1:
         return graph
+    made = made or MadeOnce()
+
+    def divided(layer: LayerType) -> LayerType:
+        # Without attention no layer exchanges anything: it is the same in all forms.
+        own_form = form if _has_attention(layer) else ContextForm.NONE
+        return made.get(layer, (cp, own_form, graph.tp), lambda: _divided(layer, cp, form, graph.tp))
+
     return replace(
         graph,
         cp=cp,
         context_form=form,
-        layer_types=tuple(_divided(layer, cp, form, graph.tp) for layer in graph.layer_types),
+        layer_types=tuple(divided(layer) for layer in graph.layer_types),
         edges=tuple(replace(edge, payload_bytes=_part(edge.payload_bytes, cp)) for edge in graph.edges),
     )
 
@@ -57,6 +69,10 @@ def attention_dims(graph: ModelGraph) -> tuple[AttentionDims, ...]:
     """The fused attention of a model, forward and backward."""
     passes = [one for layer in graph.layer_types for one in (layer.forward, layer.backward)]
     return tuple(op.attention for one in passes for op in one.ops if op.attention is not None)
+
+
+def _has_attention(layer: LayerType) -> bool:
+    return any(op.attention is not None for one in (layer.forward, layer.backward) for op in one.ops)
 
 
 def _part(size: Affine, cp: int) -> Affine:
@@ -98,7 +114,7 @@ class _PassDivider:
         """The pass on one chip."""
         self.tensors = [self.tensor(t) for t in self.source.tensors]
         for op in self.source.ops:
-            here = replace(op, inputs=tuple(self._now.get(t, t) for t in op.inputs))
+            here = with_inputs(op, tuple(self._now.get(t, t) for t in op.inputs))
             if op.attention is None:
                 self.ops.append(self._over_tokens(here))
             elif not all(self.source.tensors[t].has_tokens for t in _key_value(op)):
@@ -110,14 +126,14 @@ class _PassDivider:
                 self._ring(here, op.attention)
             else:
                 self._trade_heads(here, op.attention)
-        return op_graph(self.ops, tuple(self.tensors))
+        return op_graph(self.ops, tuple(self.tensors), self.source)
 
     def tensor(self, tensor: Tensor, *, is_repeated: bool = False) -> Tensor:
         """One chip's part of a tensor, or all of it if it has no tokens."""
         if not tensor.has_tokens or tensor.role is TensorRole.PARAMETER:
             return tensor
         size = _part(tensor.num_elements, self.cp)
-        return replace(tensor, num_elements=_grown(size, self._repeats()) if is_repeated else size)
+        return resized(tensor, _grown(size, self._repeats()) if is_repeated else size)
 
     def key_values(self, op: Op) -> tuple[str, ...]:
         """Storages of the keys and values that attention reads."""
@@ -131,11 +147,12 @@ class _PassDivider:
         collective = op.collective
         if collective is not None:
             collective = replace(collective, payload_bytes=_part(collective.payload_bytes, self.cp))
-        return replace(
+        return with_work(
             op,
+            inputs=op.inputs,
             gemm=_gemm_part(op.gemm, self.cp) if op.gemm is not None else None,
             collective=collective,
-            vector=tuple(replace(w, num_elements=_part(w.num_elements, self.cp)) for w in op.vector),
+            vector=tuple([over(w, _part(w.num_elements, self.cp)) for w in op.vector]),
             num_flops=_part(op.num_flops, self.cp),
         )
 
@@ -147,7 +164,7 @@ class _PassDivider:
         return replace(
             op,
             attention=replace(dims, query_len=-(-dims.query_len // self.cp)),
-            vector=tuple(replace(w, num_elements=_part(w.num_elements, self.cp)) for w in op.vector),
+            vector=tuple(over(w, _part(w.num_elements, self.cp)) for w in op.vector),
             num_flops=_part(op.num_flops, self.cp),
         )
 
@@ -214,7 +231,7 @@ class _PassDivider:
                 op,
                 inputs=_replaced(op.inputs, before, traded),
                 attention=replace(dims, num_heads=dims.num_heads // cp, num_kv_heads=-(-dims.num_kv_heads // cp)),
-                vector=tuple(replace(w, num_elements=_part(w.num_elements, cp)) for w in op.vector),
+                vector=tuple(over(w, _part(w.num_elements, cp)) for w in op.vector),
                 num_flops=_part(op.num_flops, cp),
             )
         )

@@ -8,11 +8,15 @@ element.
 from __future__ import annotations
 
 from collections import defaultdict
-from dataclasses import replace
+from collections.abc import Hashable
+from dataclasses import dataclass, replace
 
-from rephaze.types.graph import ModelGraph, Op, OpGraph, OpKind, TensorRole
+from rephaze.types.graph import LayerType, ModelGraph, Op, OpGraph, OpKind, TensorRole
 from rephaze.workload.derived_sizes import layer_type, op_graph
-from rephaze.workload.passes.row_kernels import row_groups
+from rephaze.workload.passes.copies import merged
+from rephaze.workload.passes.made_once import MadeOnce
+from rephaze.workload.passes.pass_shape import pass_shape
+from rephaze.workload.passes.row_kernels import is_of_tokens, row_groups
 
 ROW_WISE_FUNCTIONS = frozenset(
     [
@@ -46,40 +50,85 @@ ROW_WISE_FUNCTIONS = frozenset(
 _PRODUCTS = (OpKind.GEMM, OpKind.ATTENTION)
 
 
-def fuse_graph(graph: ModelGraph) -> ModelGraph:
-    """The graph with each layer's operators merged to a fixed point; what backward keeps is unchanged."""
+def fuse_graph(graph: ModelGraph, fuser: Fuser | None = None) -> ModelGraph:
+    """The graph with each layer's operators merged to a fixed point; what backward keeps is unchanged.
+
+    Args:
+        graph: Not yet fused; one that is, is given back.
+        fuser: Of graphs before, which may have had the same layers, or layers of the same shape.
+    """
     if graph.is_fused:
         return graph
-    layers = tuple(
-        layer_type(
+    fuser = fuser or Fuser()
+    return replace(graph, layer_types=tuple(fuser.layer(layer) for layer in graph.layer_types), is_fused=True)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Kernel:
+    """What becomes one operator; positions are those before fusion."""
+
+    lead: int
+    members: tuple[int, ...]
+    target: str
+    inputs: tuple[int, ...]
+    outputs: tuple[int, ...]
+
+
+class Fuser:
+    """Fuses layers, each once; what is merged is found once for all passes that differ only in sizes."""
+
+    def __init__(self) -> None:
+        self._layers = MadeOnce[LayerType]()
+        self._kernels: dict[Hashable, tuple[_Kernel, ...]] = {}
+
+    def layer(self, layer: LayerType) -> LayerType:
+        """A layer with its operators merged."""
+        return self._layers.get(layer, None, lambda: self._fused_layer(layer))
+
+    def _fused_layer(self, layer: LayerType) -> LayerType:
+        return layer_type(
             layer.name,
-            _fused(layer.forward, frozenset(tensor.name for tensor in layer.saved)),
-            _fused(layer.backward, frozenset()),
+            self._fused(layer.forward, frozenset(tensor.name for tensor in layer.saved)),
+            self._fused(layer.backward, frozenset()),
             parameters=layer.parameters,
             saved=layer.saved,
             saved_inputs=layer.saved_inputs,
             inputs=layer.inputs,
         )
-        for layer in graph.layer_types
-    )
-    return replace(graph, layer_types=layers, is_fused=True)
+
+    def _fused(self, graph: OpGraph, saved: frozenset[str]) -> OpGraph:
+        shape = _shape(graph, saved)
+        if shape not in self._kernels:
+            self._kernels[shape] = _kernels(graph, saved)
+        return op_graph([_written(graph, kernel) for kernel in self._kernels[shape]], graph.tensors, graph)
+
+
+def _written(graph: OpGraph, kernel: _Kernel) -> Op:
+    lead = graph.ops[kernel.lead]
+    if len(kernel.members) == 1:
+        return lead
+    vector = tuple(work for member in kernel.members for work in graph.ops[member].vector)
+    return merged(lead, target=kernel.target, vector=vector, inputs=kernel.inputs, outputs=kernel.outputs)
+
+
+def _shape(graph: OpGraph, saved: frozenset[str]) -> Hashable:
+    """All of a pass that decides what is merged."""
+    elementwise = tuple([_is_elementwise(op) for op in graph.ops])
+    return pass_shape(graph), elementwise, tuple([is_of_tokens(t) for t in graph.tensors]), saved
 
 
 def _is_elementwise(op: Op) -> bool:
     return op.kind is OpKind.VECTOR and all(work.function not in ROW_WISE_FUNCTIONS for work in op.vector)
 
 
-def _fused(graph: OpGraph, saved: frozenset[str]) -> OpGraph:
-    """Groups grown along edges with a single reader, each written as one operator.
+def _kernels(graph: OpGraph, saved: frozenset[str]) -> tuple[_Kernel, ...]:
+    """Groups grown along edges with a single reader, then chains of vector work, each to be one operator.
 
     Operators stand in topological order, so one sweep reaches the fixed point: a group only grows at its
     tail, and everything its tail's reader reads stands before that reader.
     """
     maker = {t: number for number, op in enumerate(graph.ops) for t in op.outputs}
-    readers: dict[int, set[int]] = defaultdict(set)
-    for number, op in enumerate(graph.ops):
-        for tensor in op.inputs:
-            readers[tensor].add(number)
+    readers = _readers(graph)
     group_of: list[list[int]] = []
     for number, op in enumerate(graph.ops):
         group = _absorber(number, op, graph, maker, readers, group_of)
@@ -88,17 +137,25 @@ def _fused(graph: OpGraph, saved: frozenset[str]) -> OpGraph:
         else:
             group.append(number)
             group_of.append(group)
-    tails = [number for number, group in enumerate(group_of) if group[-1] == number]
-    merged = [_merged(graph, group_of[tail], readers, saved) for tail in tails]
-    return _with_row_kernels(op_graph(merged, graph.tensors), saved)
+    groups = [group for number, group in enumerate(group_of) if group[-1] == number]
+    grown = op_graph([_merged(graph, group, readers, saved) for group in groups], graph.tensors)
+    rows, readers = row_groups(grown), _readers(grown)
+    position_of = {op.name: number for number, op in enumerate(graph.ops)}
+    found = []
+    for row in rows:
+        op = _merged(grown, row, readers, saved)
+        members = tuple(member for part in row for member in groups[part])
+        lead = position_of[op.name]
+        found.append(_Kernel(lead=lead, members=members, target=op.target, inputs=op.inputs, outputs=op.outputs))
+    return tuple(found)
 
 
-def _with_row_kernels(graph: OpGraph, saved: frozenset[str]) -> OpGraph:
+def _readers(graph: OpGraph) -> dict[int, set[int]]:
     readers: dict[int, set[int]] = defaultdict(set)
     for number, op in enumerate(graph.ops):
         for tensor in op.inputs:
             readers[tensor].add(number)
-    return op_graph([_merged(graph, group, readers, saved) for group in row_groups(graph)], graph.tensors)
+    return readers
 
 
 def _absorber(

@@ -29,7 +29,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rephaze.types.graph import Affine, LayerType, Op, OpGraph, OpKind, TensorRole
-from rephaze.workload.passes.keep_choices import NOTHING, Group, choices_of, few_decisions, without_trifles
+from rephaze.workload.passes.keep_choices import (
+    NOTHING,
+    Group,
+    KeepChoice,
+    choices_of,
+    few_decisions,
+    without_trifles,
+)
 from rephaze.workload.passes.replay_tails import Tail, find_tails
 from rephaze.workload.passes.storage_values import OUTSIDE, PassValues, trace_values
 
@@ -97,7 +104,12 @@ class KeepSets:
         return [int(first) + int(c) for first, c in zip(self.first_choice_d[:-1], choice_d, strict=True)]
 
 
-def keep_sets(layer: LayerType, unfused: LayerType | None = None, trifle_share: float = TRIFLE_SHARE) -> KeepSets:
+def keep_sets(
+    layer: LayerType,
+    unfused: LayerType | None = None,
+    trifle_share: float = TRIFLE_SHARE,
+    known: dict[Group, list[KeepChoice]] | None = None,
+) -> KeepSets:
     """What a layer may keep, at any microbatch and on any chip.
 
     Args:
@@ -105,13 +117,19 @@ def keep_sets(layer: LayerType, unfused: LayerType | None = None, trifle_share: 
         unfused: The same layer before fusion. With it, what follows a product can be replayed without the product
             (``replay_tails.py``); without it, kernels are replayed whole.
         trifle_share: Of the kept bytes, what is not decided about.
+        known: Choices of groups seen before, to which those of this layer are added.
     """
+    known = {} if known is None else known
     traced = trace_values(layer.forward)
     memory = _Memory.of(layer, traced)
     tails = find_tails(layer.forward, unfused.forward) if unfused else ()
     ops = (*layer.forward.ops, *(tail.op for tail in tails))
     needs = _Needs.of(traced, tails)
-    decisions = [choices_of(group) for group in _groups(needs, traced, memory)]
+    decisions = []
+    for group in _groups(needs, traced, memory):
+        if group not in known:
+            known[group] = choices_of(group)
+        decisions.append(known[group])
     full = layer.saved_bytes + layer.saved_input_bytes
     decisions = without_trifles([found for found in decisions if len(found) > 1], full, trifle_share)
     decisions = few_decisions(decisions, MAX_DECISIONS) or [[NOTHING]]

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import cached_property
 
 from rephaze.errors import SpecError
 from rephaze.types.checks import check_choice, check_count, check_number
 from rephaze.types.cut import GraphCut
-from rephaze.types.graph import ContextForm, ModelGraph, divisors
+from rephaze.types.graph import ContextForm, LayerType, ModelGraph, divisors
 from rephaze.workload.passes.context_parallel import attention_dims, divide_sequence
 from rephaze.workload.passes.expert_layout import with_whole_experts
-from rephaze.workload.passes.expert_parallel import ExpertDegrees, spread_experts
+from rephaze.workload.passes.expert_parallel import ExpertDegrees, ExpertSpreader, spread_experts
+from rephaze.workload.passes.made_once import MadeOnce
 from rephaze.workload.passes.tensor_parallel import has_split_experts, shard_graph
 
 _MOST = 2**20
@@ -23,42 +25,82 @@ def cut_graph(base: ModelGraph, cut: GraphCut) -> ModelGraph:
         base: Not cut and not fused, as extracted or loaded.
         cut: Degrees that the model allows; else one line says which it does.
     """
-    if base.tp != 1 or base.cp != 1 or base.ep != 1 or base.is_fused:
-        raise SpecError("graph", base.name, "must be whole and not fused", "cut first, then fuse")
-    for name in ("tp", "cp", "ep"):
-        check_count(name, getattr(cut, name), at_most=_MOST)
-    if cut.tp not in base.legal_tp:
-        raise SpecError("tp", cut.tp, f"{base.name} allows {', '.join(map(str, base.legal_tp))}")
-    form = _context_form(base, cut)
-    etp = _expert_share(base, cut)
-    apart = base.num_experts > 0 and (cut.ep, etp) != (1, cut.tp) and (cut.sp or cut.tp == 1)
-    laid_out = base
-    if apart:
-        laid_out = replace(base, layer_types=tuple(with_whole_experts(layer) for layer in base.layer_types))
-    graph = shard_graph(laid_out, cut.tp, cut.sp, experts_apart=apart)
-    graph = divide_sequence(graph, cut.cp, form)
-    if not apart:
-        return graph
-    imbalance = cut.imbalance_factor if cut.ep > 1 else 1.0
-    degrees = ExpertDegrees(num_experts=base.num_experts, ep=cut.ep, etp=etp, imbalance=imbalance)
-    return spread_experts(graph, base, degrees)
+    return GraphCutter(base).cut(cut)
 
 
-def legal_context_forms(base: ModelGraph, tp: int, cp: int) -> tuple[ContextForm, ...]:
-    """Ways to divide the sequence of a model over ``cp`` chips; none if cp does not divide it."""
-    if cp == 1:
-        return (ContextForm.NONE,)
-    if base.seq_len % cp:
-        return ()
-    forms = (ContextForm.RING, ContextForm.GATHER)
-    return (*forms, ContextForm.ULYSSES) if all(h % (tp * cp) == 0 for h in _head_counts(base)) else forms
+class GraphCutter:
+    """A model to be cut in many ways: what cuts have in common is made once, and is one record in all of them.
+
+    Attention and dense layers do not change with the experts' degrees, nor layers without attention with the form
+    in which it meets the keys of other chips.
+
+    Args:
+        base: Not cut and not fused, as extracted or loaded.
+    """
+
+    def __init__(self, base: ModelGraph) -> None:
+        if base.tp != 1 or base.cp != 1 or base.ep != 1 or base.is_fused:
+            raise SpecError("graph", base.name, "must be whole and not fused", "cut first, then fuse")
+        self._base, self._num_experts = base, base.num_experts
+        self._head_counts = {dims.num_heads for dims in attention_dims(base)}
+        self._sharded: dict[tuple[int, bool, bool], ModelGraph] = {}
+        self._divided: dict[tuple[int, bool, bool, int, ContextForm], ModelGraph] = {}
+        self._sharded_layers, self._divided_layers = MadeOnce[LayerType](), MadeOnce[LayerType]()
+        self._spreaders = MadeOnce[ExpertSpreader]()
+
+    def cut(self, cut: GraphCut) -> ModelGraph:
+        """What one chip of a replica runs and holds, with the collectives that join it to others."""
+        base, num_experts = self._base, self._num_experts
+        for name in ("tp", "cp", "ep"):
+            check_count(name, getattr(cut, name), at_most=_MOST)
+        if cut.tp not in base.legal_tp:
+            raise SpecError("tp", cut.tp, f"{base.name} allows {', '.join(map(str, base.legal_tp))}")
+        form = _context_form(base, cut, self._head_counts)
+        etp = _expert_share(base, cut, num_experts)
+        apart = num_experts > 0 and (cut.ep, etp) != (1, cut.tp) and (cut.sp or cut.tp == 1)
+        graph = self._with_part_of_tokens(cut, form, apart=apart)
+        if not apart:
+            return graph
+        imbalance = cut.imbalance_factor if cut.ep > 1 else 1.0
+        degrees = ExpertDegrees(num_experts=num_experts, ep=cut.ep, etp=etp, imbalance=imbalance)
+        return spread_experts(graph, base, degrees, self._spreaders)
+
+    def legal_context_forms(self, tp: int, cp: int) -> tuple[ContextForm, ...]:
+        """Ways to divide the sequence of the model over ``cp`` chips; none if cp does not divide it."""
+        if cp == 1:
+            return (ContextForm.NONE,)
+        if self._base.seq_len % cp:
+            return ()
+        forms = (ContextForm.RING, ContextForm.GATHER)
+        has_heads = all(heads % (tp * cp) == 0 for heads in self._head_counts)
+        return (*forms, ContextForm.ULYSSES) if has_heads else forms
+
+    def _with_part_of_tokens(self, cut: GraphCut, form: ContextForm, *, apart: bool) -> ModelGraph:
+        key = (cut.tp, cut.sp, apart, cut.cp, form)
+        if key not in self._divided:
+            graph = self._with_part_of_heads(cut, apart=apart)
+            self._divided[key] = divide_sequence(graph, cut.cp, form, self._divided_layers)
+        return self._divided[key]
+
+    def _with_part_of_heads(self, cut: GraphCut, *, apart: bool) -> ModelGraph:
+        key = (cut.tp, cut.sp, apart)
+        if key not in self._sharded:
+            self._sharded[key] = shard_graph(
+                self._with_whole_experts if apart else self._base,
+                cut.tp,
+                cut.sp,
+                experts_apart=apart,
+                made=self._sharded_layers,
+            )
+        return self._sharded[key]
+
+    @cached_property
+    def _with_whole_experts(self) -> ModelGraph:
+        layers = tuple(with_whole_experts(layer) for layer in self._base.layer_types)
+        return replace(self._base, layer_types=layers)
 
 
-def _head_counts(base: ModelGraph) -> set[int]:
-    return {dims.num_heads for dims in attention_dims(base)}
-
-
-def _context_form(base: ModelGraph, cut: GraphCut) -> ContextForm:
+def _context_form(base: ModelGraph, cut: GraphCut, head_counts: set[int]) -> ContextForm:
     if cut.cp not in base.legal_cp:
         raise SpecError("cp", cut.cp, f"must divide the sequence of {base.seq_len} tokens", _among(base.legal_cp))
     if cut.cp == 1:
@@ -74,7 +116,7 @@ def _context_form(base: ModelGraph, cut: GraphCut) -> ContextForm:
     check_choice("context_form", cut.context_form, [form.value for form in ContextForm if form])
     form = ContextForm(cut.context_form)
     if form is ContextForm.ULYSSES:
-        heads = {count // cut.tp for count in _head_counts(base)}
+        heads = {count // cut.tp for count in head_counts}
         if any(count % cut.cp for count in heads):
             fitting = [cp for cp in base.legal_cp if not any(count % cp for count in heads)]
             shown = " and ".join(map(str, sorted(heads)))
@@ -83,15 +125,15 @@ def _context_form(base: ModelGraph, cut: GraphCut) -> ContextForm:
     return form
 
 
-def _expert_share(base: ModelGraph, cut: GraphCut) -> int:
+def _expert_share(base: ModelGraph, cut: GraphCut, num_experts: int) -> int:
     """The chips that share each expert, once all of it is legal."""
-    if not base.num_experts:
+    if not num_experts:
         if cut.ep != 1 or cut.etp not in (None, 1):
             name, value = ("ep", cut.ep) if cut.ep != 1 else ("etp", cut.etp)
             raise SpecError(name, value, f"must be 1: {base.name} has no experts")
         return 1
-    if cut.ep not in base.legal_ep:
-        raise SpecError("ep", cut.ep, f"must divide the {base.num_experts} experts", _among(base.legal_ep))
+    if num_experts % cut.ep:
+        raise SpecError("ep", cut.ep, f"must divide the {num_experts} experts", _among(base.legal_ep))
     check_number("imbalance_factor", cut.imbalance_factor, at_least=1.0, fix="1 is forced balance")
     is_split = has_split_experts(base)
     etp = cut.etp

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 
-from rephaze.types.graph import Op, OpGraph, OpKind
+from rephaze.types.graph import Op, OpGraph, OpKind, Tensor
 
 
 def row_groups(graph: OpGraph) -> list[list[int]]:
@@ -44,8 +44,12 @@ def row_groups(graph: OpGraph) -> list[list[int]]:
 def _is_row_wise(op: Op, graph: OpGraph) -> bool:
     if op.kind not in (OpKind.VECTOR, OpKind.VIEW) or not op.outputs:
         return False
-    sizes = [graph.tensors[t].num_elements for t in op.outputs]
-    return all(size.per_sample > 0 and size.const == 0 for size in sizes)
+    return all(is_of_tokens(graph.tensors[t]) for t in op.outputs)
+
+
+def is_of_tokens(tensor: Tensor) -> bool:
+    """Whether a tensor is rows of tokens alone, as many as the microbatch has."""
+    return tensor.num_elements.per_sample > 0 and tensor.num_elements.const == 0
 
 
 def _may_join(graph: OpGraph, source: int, number: int) -> bool:

@@ -10,12 +10,16 @@ from rephaze.types.graph import Gradient, LayerType, OpGraph, TensorRole
 from rephaze.workload.passes.storage_values import OUTSIDE, trace_values
 
 
-def input_part(layer: LayerType) -> OpGraph:
+def input_part(layer: LayerType, positions: tuple[int, ...] | None = None) -> OpGraph:
     """The operators of the backward pass that gradients flowing to other layers need; the rest is the weight part.
 
     Empty for a layer that sends no gradient on, such as an embedding.
+
+    Args:
+        layer: The layer.
+        positions: As ``input_part_positions`` gave them for a layer whose backward pass has the same shape.
     """
-    return _part(layer.backward, input_part_positions(layer))
+    return _part(layer.backward, input_part_positions(layer) if positions is None else positions)
 
 
 def input_part_positions(layer: LayerType) -> tuple[int, ...]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from rephaze.types.graph import ZERO, Affine, CollectiveKind, Op, OpGraph, OpKind, Tensor, TensorRole
+from rephaze.types.graph import Affine, CollectiveKind, Op, OpGraph, OpKind, Tensor, TensorRole
 
 OUTSIDE = -1
 """Maker of what a pass is given."""
@@ -103,8 +103,11 @@ def _homes(graph: OpGraph) -> list[str]:
 
 
 def _storage_bytes(tensors: Sequence[Tensor], homes: list[str]) -> dict[str, Affine]:
-    sizes: dict[str, Affine] = {}
+    sizes: dict[str, tuple[int, int]] = {}
     for tensor, home in zip(tensors, homes, strict=True):
-        size, before = tensor.num_bytes, sizes.get(home, ZERO)
-        sizes[home] = Affine(max(size.const, before.const), max(size.per_sample, before.per_sample))
-    return sizes
+        size, width, before = tensor.num_elements, tensor.element_bytes, sizes.get(home)
+        const, per_sample = size.const * width, size.per_sample * width
+        if before is not None:
+            const, per_sample = max(const, before[0]), max(per_sample, before[1])
+        sizes[home] = const, per_sample
+    return {home: Affine(*size) for home, size in sizes.items()}

@@ -27,6 +27,7 @@ from rephaze.types.graph import (
     TensorRole,
 )
 from rephaze.workload.derived_sizes import expert_modules, layer_type, op_graph
+from rephaze.workload.passes.made_once import MadeOnce
 
 _STATISTIC_BYTES = 4
 """Row maxima and sums of a loss travel as float32."""
@@ -34,7 +35,12 @@ _GEMM_AXES = {Split.BATCH: "batch", Split.M: "m", Split.N: "n", Split.K: "k"}
 
 
 def shard_graph(
-    graph: ModelGraph, tp: int, sequence_parallel: bool = False, *, experts_apart: bool = False
+    graph: ModelGraph,
+    tp: int,
+    sequence_parallel: bool = False,
+    *,
+    experts_apart: bool = False,
+    made: MadeOnce[LayerType] | None = None,
 ) -> ModelGraph:
     """What one chip of a group of ``tp`` runs and holds, with the collectives that join the group.
 
@@ -45,6 +51,7 @@ def shard_graph(
             become reduce-scatters, and products all-gather their inputs.
         experts_apart: Experts, which the layout then leaves whole, work on the chip's own part of the sequence,
             and their gradients are summed with those of other replicas, not here.
+        made: Layers sharded before.
     """
     if graph.tp != 1 or graph.is_fused:
         raise SpecError("graph", graph.name, "must be at tp 1 and not fused", "shard first, then fuse")
@@ -57,13 +64,19 @@ def shard_graph(
     if tp == 1:
         return graph
     seq_len = graph.seq_len if sequence_parallel else 0
-    sharder = _Sharder(tp=tp, seq_len=seq_len, experts_apart=experts_apart)
+    made = made or MadeOnce()
+
+    def sharded(layer: LayerType) -> LayerType:
+        apart = experts_apart and any(map(expert_modules, (layer.forward, layer.backward)))
+        sharder = _Sharder(tp=tp, seq_len=seq_len, experts_apart=apart)
+        return made.get(layer, sharder, lambda: sharder.layer(layer))
+
     return replace(
         graph,
         tp=tp,
         etp=tp if has_split_experts(graph) else 1,
         sequence_parallel=sequence_parallel,
-        layer_types=tuple(sharder.layer(layer) for layer in graph.layer_types),
+        layer_types=tuple(sharded(layer) for layer in graph.layer_types),
         edges=tuple(
             replace(edge, payload_bytes=_local(edge.payload_bytes, seq_len, tp))
             if sequence_parallel and edge.payload_bytes.per_sample

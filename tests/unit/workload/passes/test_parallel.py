@@ -9,7 +9,7 @@ from rephaze.errors import SpecError
 from rephaze.types.cut import GraphCut
 from rephaze.types.graph import CollectiveKind, CommGroup, ContextForm, OpKind
 from rephaze.workload import cut_graph, fuse_graph, load_model, shard_graph
-from rephaze.workload.passes.parallel import legal_context_forms
+from rephaze.workload.passes.parallel import GraphCutter
 
 BYTES = 2
 LLAMA = {"s": 8192, "h": 4096, "heads": 32, "kv": 8, "d": 128}  # llama3-8b
@@ -354,7 +354,11 @@ def test_legal_degrees_and_forms():
     assert llama.legal_cp == tuple(2**i for i in range(14))
     assert (llama.legal_ep, mixtral.legal_ep) == ((1,), (1, 2, 4, 8))
     assert (llama.num_experts, mixtral.num_experts) == (0, 8)
-    assert legal_context_forms(llama, 8, 4) == (ContextForm.RING, ContextForm.GATHER, ContextForm.ULYSSES)
-    assert legal_context_forms(llama, 8, 8) == (ContextForm.RING, ContextForm.GATHER)
-    assert legal_context_forms(llama, 8, 1) == (ContextForm.NONE,)
-    assert legal_context_forms(llama, 8, 3) == ()
+    assert GraphCutter(llama).legal_context_forms(8, 4) == (
+        ContextForm.RING,
+        ContextForm.GATHER,
+        ContextForm.ULYSSES,
+    )
+    assert GraphCutter(llama).legal_context_forms(8, 8) == (ContextForm.RING, ContextForm.GATHER)
+    assert GraphCutter(llama).legal_context_forms(8, 1) == (ContextForm.NONE,)
+    assert GraphCutter(llama).legal_context_forms(8, 3) == ()
