@@ -11,7 +11,7 @@ from rephaze.types.graph import ModelGraph
 from rephaze.types.placement import PlacementModel
 from rephaze.types.scenario import Scenario
 from rephaze.workload.passes.fuse import fuse_graph
-from rephaze.workload.passes.parallel import cut_graph, legal_context_forms
+from rephaze.workload.passes.parallel import GraphCutter, cut_graph
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -29,7 +29,7 @@ def cut_models(whole: ModelGraph, scenario: Scenario) -> dict[GraphCut, CutModel
         try:
             forms = tuple(
                 cut_graph(whole, replace(cut, context_form=form))
-                for form in legal_context_forms(whole, cut.tp, cut.cp)
+                for form in GraphCutter(whole).legal_context_forms(cut.tp, cut.cp)
             )
         except SpecError:
             continue

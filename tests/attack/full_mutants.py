@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from rephaze.estimate.estimator import OpBound
-from rephaze.measure import full_times, layer_bounds, model_work, pass_classes
+from rephaze.measure import cut_forms, full_times, layer_bounds, model_work, pass_classes
 from rephaze.measure.full_planner import FullPlanner
 from rephaze.place.full import solver as full_solver
 from rephaze.place.full.chip_bounds import FullChipBounds
@@ -38,7 +38,7 @@ def slowest_of_a_class(patch: Patch) -> None:
 def order_of_the_first(patch: Patch) -> None:
     """The common pass keeps every operator of its first form, in that form's order."""
     sound = pass_classes.common_pass
-    patch.setattr(model_work, "common_pass", lambda passes: sound(passes[:1]))
+    patch.setattr(cut_forms, "common_pass", lambda passes, structures: sound(passes[:1], structures))
 
 
 def tight_layouts(patch: Patch) -> None:

@@ -13,6 +13,7 @@ from tests.attack.findings import Tally, exceeds
 from tests.attack.plan_attack import better_plan
 from tests.attack.slow import SlowEvaluator
 from tests.attack.slow_types import UnitWorth
+from tests.kits.mapped_stages import mapped_seconds
 
 KEEP_LISTS = "lists of what to keep"
 CUTOFF = "cutoff"
@@ -86,14 +87,18 @@ class FullSieves:
             return
         above, below = true.batch_s * (1 + NEARLY), true.batch_s * (1 - NEARLY)
         found = solver.solve(work, unit, memory, above)
-        self._tally.num_bounds += 4
+        self._tally.num_bounds += 7
         if not math.isclose(found.batch_s, true.batch_s, rel_tol=1e-9):
             text = f"{found.batch_s!r} s found below a cutoff of {above!r} s, there is {true.batch_s!r} s"
             self._report(CUTOFF, design, where, text)
+        mapped = mapped_seconds(solver, work, unit, memory, solver.unit_bounds(work, memory))
         for name, bound_s in (
             ("solved", solver.solve(work, unit, memory, below).bound_s),
             ("hurried", solver.hurried_bound_s(work, unit, memory, above)),
             ("hurried below", solver.hurried_bound_s(work, unit, memory, below)),
+            ("hurried where layers repeat", solver.hurried_bound_s(work, unit, memory, above, mapped)),
+            ("placed", solver.placed_bound_s(work, unit, memory, mapped, above)),
+            ("placed below", solver.placed_bound_s(work, unit, memory, mapped, below)),
         ):
             if exceeds(bound_s, true.batch_s):
                 text = f"{name}: a batch takes {true.batch_s:.9g} s, no less than {bound_s:.9g} s was said"

@@ -66,8 +66,8 @@ def test_experts_that_are_no_group_of_a_cut_sequence_are_left_out_and_nothing_el
     whole = replace(load_model("mixtral-8x7b"), seq_len=3 * 4096)
     lists = {"tp_degrees": (1, 2), "cp_degrees": (1, 3), "ep_degrees": (1, 2, 4), "etp_degrees": (1, 2)}
     scenario = replace(FULL, training=replace(FULL.training, **lists))
-    found = list(legal_cuts(whole, scenario))
+    found, cutter = list(legal_cuts(whole, scenario)), GraphCutter(whole)
     assert {(cut.tp, cut.ep) for cut in found if cut.cp == 3} == {(1, 1), (2, 1), (2, 2)}
     assert {(cut.tp, cut.ep) for cut in found if cut.cp == 1} == {(tp, ep) for tp in (1, 2) for ep in (1, 2, 4)}
     for cut in found:
-        assert list(cut_forms(whole, cut))
+        assert list(cut_forms(cutter, cut))
