@@ -10,4 +10,4 @@ def test_enumerate_the_papers_space(benchmark):
 
 
 def test_enumerate_the_default_space(benchmark):
-    assert benchmark(lambda: enumerate_designs(load_scenario("default").space)).num_designs > 29_360
+    assert benchmark(lambda: enumerate_designs(load_scenario("coarse").space)).num_designs > 29_360

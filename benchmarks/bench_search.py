@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 REPHAZE = Path(sys.executable).with_name("rephaze")
-SCENARIOS = ("paper", "default")
+SCENARIOS = ("paper", "coarse", "default")
 NINE = (
     "opt-350m", "bert-large", "gpt2-xl", "llama2-7b", "megatron-bert", "megatron-gpt2-xl", "megatron-gpt2-2.5b",
     "megatron-gpt2-8.3b", "gpt3-175b",

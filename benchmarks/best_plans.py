@@ -1,6 +1,6 @@
-"""The best plan of zoo models on clusters of known chips under scenario ``full``, as a page of tables.
+"""The best plan of zoo models on clusters of known chips under scenario ``default``, as a page of tables.
 
-Every cell (a model on a chip) is what ``rephaze place MODEL --chip CHIP --scenario full`` finds, taken apart;
+Every cell (a model on a chip) is what ``rephaze place MODEL --chip CHIP`` finds, taken apart;
 beside them stands what others measured (``benchmarks/data/published_best.toml``). Cells are kept in a file as they
 are found, and not computed again::
 
@@ -170,15 +170,15 @@ def plan_record(graph: FullGraph, plan: FullPlan) -> Cell:
 def is_asked(variant: str, cell: Cell | None, chip: str) -> bool:
     """Whether a variant may differ from the scenario."""
     if variant == "own-links":
-        return link_bytes_per_s(chip) != rephaze.load_scenario("full").cluster.levels[0].bytes_per_s
+        return link_bytes_per_s(chip) != rephaze.load_scenario("default").cluster.levels[0].bytes_per_s
     if variant == "whole-gradients":
         return cell is not None and "plan" in cell and is_divided_early(cell)
     return True
 
 
 def scenario_of(variant: str, chip: str) -> Scenario:
-    """Scenario ``full``, or what differs from it."""
-    scenario = rephaze.load_scenario("full")
+    """Scenario ``default``, or what differs from it."""
+    scenario = rephaze.load_scenario("default")
     if variant == "own-links":
         inner, *outer = scenario.cluster.levels
         levels = (replace(inner, bytes_per_s=link_bytes_per_s(chip)), *outer)

@@ -132,7 +132,7 @@ def measured(what: str, graph: str, chip: str | None, time_limit_s: float) -> No
 
     options = {
         "place": ["--chip", str(chip)],
-        "search": ["--workers", "1", "--time-limit", str(time_limit_s), "--scenario", "default"],
+        "search": ["--workers", "1", "--time-limit", str(time_limit_s), "--scenario", "coarse"],
     }[what]
     with suppress(SystemExit):
         app([what, graph, *options, "--json"])
@@ -164,7 +164,7 @@ def shape_of(graph: str) -> Numbers:
     from rephaze.schedule.structure import series_parts
 
     began = time.process_time()
-    work = ModelWork(graph, load_scenario("default"))
+    work = ModelWork(graph, load_scenario("coarse"))
     passes = [work.passes(cut) for cut in work.cuts]
     prepare_s = time.process_time() - began
     whole = work.graph(work.cuts[0])

@@ -95,7 +95,7 @@ def timed_problem(run: Facts, facts: Facts, graphs: Path) -> tuple[FullProblem, 
 
 def run_scenario(run: Facts, machine: Facts) -> Scenario:
     """Scenario ``full`` with nothing left to choose but the plan."""
-    base = load_scenario("full")
+    base = load_scenario("default")
     tp, cp, ep = (run.get(name, 1) for name in ("tp", "cp", "ep"))
     return replace(
         base,

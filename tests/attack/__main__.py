@@ -17,6 +17,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.attack", description=__doc__)
     parser.add_argument("--minutes", type=float, default=60.0, help="how long to go on")
     parser.add_argument("--seed", type=int, default=None, help="of the draws; a fresh one unless given")
+    parser.add_argument("--only", choices=("full", "others"), help="cost model full alone, or all but it")
     parser.add_argument("--small", action="store_true", help="the fixed seeds of the tests, once")
     parser.add_argument("--summary", type=Path, default=Path("attack-summary.txt"), help="where the end goes")
     asked = parser.parse_args()
@@ -25,7 +26,7 @@ def main() -> int:
     until = began + 60 * asked.minutes
     tally = Tally()
     print(f"seed {seed}", flush=True)
-    attacks = iter(small_budget().items()) if asked.small else large_budget(seed, until)
+    attacks = iter(small_budget().items()) if asked.small else large_budget(seed, until, asked.only)
     for name, attack in attacks:
         if time.perf_counter() > until:
             break

@@ -8,25 +8,42 @@ import time
 from collections.abc import Callable, Iterator
 from itertools import product
 
+from rephaze.types.full import PlanFamily
 from rephaze.types.search import Aggregate, Objective
 from rephaze.workload.zoo import ZOO_NAMES
 from tests.attack import seeds
 from tests.attack.cases import SCENARIOS, SMALL_MODELS, Case, key_case, random_case, starved_case
 from tests.attack.claims import attack_answer, attack_counts, chosen_designs, searched
 from tests.attack.findings import Tally
+from tests.attack.full_draws import FULL_MODELS, QUICK_MODELS, class_case, full_case, replay_case
+from tests.attack.full_moves import FULL_MOVES
 from tests.attack.honesty import attack_hurried
 from tests.attack.layers import RESOURCES, attack_layer
 from tests.attack.moves import MOVES, attack_move
+from tests.attack.short_models import small_model
 from tests.attack.sieves import SieveAttack
 from tests.attack.slow import SlowEvaluator
 
 Attack = Callable[[Tally], None]
 LAYERS_A_TURN = 4
+MOVES_A_TURN = 4
+"""Under ``full``, whose searches are small."""
+FULL_SHARE = 1 / 3
+"""Of the time of a large budget."""
+FEW_PLANS, MANY_PLANS = 40, 1000
+"""Priced for each unit under ``full``."""
 MODES = ["none", "block", "stage"]
 
 
 def attack_search(
-    case: Case, tally: Tally, *, at_most: int = 60, seed: int = 0, sieves: bool = True, until: float = math.inf
+    case: Case,
+    tally: Tally,
+    *,
+    at_most: int = 60,
+    seed: int = 0,
+    sieves: bool = True,
+    num_plans: int = 0,
+    until: float = math.inf,
 ) -> None:
     """One search: its answer, recorded bounds and counts, then every sieve by itself.
 
@@ -36,6 +53,7 @@ def attack_search(
         at_most: Designs to solve slowly; all of a space no larger, and only then are counts compared.
         seed: Chooses them.
         sieves: Ask every sieve about them as well.
+        num_plans: Of cost model ``full``, to price for each unit.
         until: No further design is begun after this moment of ``time.perf_counter``.
     """
     settings = case.settings()
@@ -53,7 +71,7 @@ def attack_search(
     if len(designs) == slow.census.num_designs:
         attack_counts(case, found, slow, tally)
     if sieves and designs:
-        SieveAttack(case, slow, tally).run(designs)
+        SieveAttack(case, slow, tally, num_plans).run(designs)
 
 
 def move_case(seed: int) -> Case:
@@ -66,7 +84,7 @@ def hurried_case(seed: int, model: str = "bert-large") -> Case:
     """A case whose schedules take work to prove; plans may use every mode, as ``rephaze place`` does."""
     case = random_case(
         seed,
-        scenario="default",
+        scenario="coarse",
         models=(model,),
         objective=Objective.THROUGHPUT,
         least_designs=2,
@@ -78,6 +96,48 @@ def hurried_case(seed: int, model: str = "bert-large") -> Case:
 
 def small_budget() -> dict[str, Attack]:
     """The attacks of every test run, by name."""
+    return _small_others() | _small_full()
+
+
+def _small_full() -> dict[str, Attack]:
+    """Those under scenario ``default``."""
+
+    def search(seed: int, models: tuple[str, ...]) -> Attack:
+        # Drawn when it is run: a draw prices plans to find a memory they fit into.
+        return lambda tally: attack_search(small_full_case(seed, models), tally, num_plans=FEW_PLANS)
+
+    def move(name: str, seed: int) -> Attack:
+        def run(tally: Tally) -> None:
+            case = full_case(seed, models=("tiny-gpt",), most_designs=2, most_units=2)
+            assert attack_move(case, name, seed, tally, FULL_MOVES), f"{name} does not apply to seed {seed}"
+
+        return run
+
+    found: dict[str, Attack] = {
+        "full: starved": lambda tally: attack_search(starved_case("default", "bert-large:1"), tally),
+        "full: class": lambda tally: attack_search(class_case(), tally, num_plans=FEW_PLANS),
+        "full: replays": lambda tally: attack_search(replay_case(), tally, num_plans=FEW_PLANS),
+    }
+    found |= {
+        f"full: {seed} {'+'.join(models)}": search(seed, models) for seed, models in seeds.FULL_SEEDS.items()
+    }
+    found |= {f"full move: {name}": move(name, seed) for name, seed in seeds.FULL_MOVE_SEEDS.items()}
+    found["full status: hurried"] = lambda tally: attack_hurried(hurried_full_case(seeds.FULL_HURRIED_SEED), tally)
+    return found
+
+
+def small_full_case(seed: int, models: tuple[str, ...]) -> Case:
+    """A case under ``full`` of a few seconds."""
+    return full_case(seed, models=models, most_designs=2, most_units=3 if len(models) == 1 else 1)
+
+
+def hurried_full_case(seed: int, model: str = "opt-350m:1") -> Case:
+    """A case under ``full`` whose schedules take work to prove."""
+    return full_case(seed, models=(model,), objective=Objective.THROUGHPUT, most_designs=2, most_units=2)
+
+
+def _small_others() -> dict[str, Attack]:
+    """Those under scenarios ``paper`` and ``coarse``."""
 
     def search(case: Case) -> Attack:
         return lambda tally: attack_search(case, tally)
@@ -105,8 +165,86 @@ def small_budget() -> dict[str, Attack]:
     return found
 
 
-def large_budget(seed: int, until: float) -> Iterator[tuple[str, Attack]]:
-    """Attacks without end: every model, scenario, objective and aggregate in turn, everything else drawn."""
+def large_budget(seed: int, until: float, only: str | None = None) -> Iterator[tuple[str, Attack]]:
+    """Attacks without end, a third of the time on ``full``: all kinds in turn, everything else drawn.
+
+    Args:
+        seed: Of the draws.
+        until: A moment of ``time.perf_counter``.
+        only: ``full``, or ``others`` for all but it.
+    """
+    others, full = _large_others(seed, until), _large_full(seed, until)
+    if only is not None:
+        yield from full if only == "full" else others
+        return
+    # Whoever had less than its share goes on; an attack is over when the next is asked for.
+    spent_s = {True: 0.0, False: 0.0}
+    while True:
+        is_full = spent_s[True] <= FULL_SHARE * (spent_s[True] + spent_s[False])
+        began = time.perf_counter()
+        yield next(full if is_full else others)
+        spent_s[is_full] += time.perf_counter() - began
+
+
+def _large_full(seed: int, until: float) -> Iterator[tuple[str, Attack]]:
+    """Scenario ``default``: every small model, objective and aggregate in turn, plans of every family."""
+    rng = random.Random(seed)
+    combinations = list(product(Objective, Aggregate, PlanFamily))
+    for turn in range(2**31):
+        if turn % len(combinations) == 0:
+            rng.shuffle(combinations)
+        objective, aggregate, family = combinations[turn % len(combinations)]
+        drawn = rng.randrange(2**31)
+        model = rng.choice(QUICK_MODELS) if turn % 3 else FULL_MODELS[turn // 3 % len(FULL_MODELS)]
+        others = [name for name in FULL_MODELS[:4] if name != model]
+        models = (model, *rng.sample(others, rng.choice((0, 0, 0, 1))))
+        yield _full_search_attack(drawn, models, objective, aggregate, family, until)
+        for number in range(drawn, drawn + MOVES_A_TURN):
+            yield f"full move: {number} {model}", _full_move_attack(number, model)
+        if turn % 8 == 0:
+            yield (
+                f"full status: hurried {drawn} {model}",
+                lambda t, m=model, d=drawn: attack_hurried(hurried_full_case(d, m), t),
+            )
+
+
+def _full_search_attack(
+    seed: int,
+    models: tuple[str, ...],
+    objective: Objective,
+    aggregate: Aggregate,
+    family: PlanFamily,
+    until: float,
+) -> tuple[str, Attack]:
+    def run(tally: Tally) -> None:
+        # Passes of mixtures take long to schedule.
+        has_experts = any(small_model(name).num_experts for name in models)
+        case = full_case(
+            seed,
+            models=models,
+            objective=objective,
+            aggregate=aggregate,
+            family=family,
+            most_designs=2 if has_experts else 6,
+            most_units=2 if has_experts else 4,
+        )
+        limit = min(until, time.perf_counter() + 120)
+        attack_search(case, tally, seed=seed, num_plans=MANY_PLANS, until=limit)
+
+    return f"full: {seed} {'+'.join(models)} {objective} {aggregate} {family}", run
+
+
+def _full_move_attack(seed: int, model: str) -> Attack:
+    def run(tally: Tally) -> None:
+        case = full_case(seed, models=(model,), most_designs=2, most_units=3)
+        names = random.Random(seed).sample(list(FULL_MOVES), len(FULL_MOVES))
+        next((name for name in names if attack_move(case, name, seed, tally, FULL_MOVES)), None)
+
+    return run
+
+
+def _large_others(seed: int, until: float) -> Iterator[tuple[str, Attack]]:
+    """Scenarios ``paper`` and ``coarse``: every model, objective and aggregate in turn."""
     rng = random.Random(seed)
     combinations = list(product(SCENARIOS, Objective, Aggregate, (1, 1, 2, 3)))
     for turn in range(2**31):

@@ -1,13 +1,13 @@
 """Searches to attack: random small spaces for every model, scenario, objective and aggregate, as run files.
 
-A case is a run file and nothing else, so that every finding can be repeated with ``rephaze search --config``.
+A case is a run file and little else, so that a finding can be repeated with ``rephaze search --config``.
 """
 
 from __future__ import annotations
 
 import copy
 import random
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from rephaze.errors import SpecError
@@ -15,8 +15,10 @@ from rephaze.hardware.space import enumerate_designs
 from rephaze.search.settings import resolve_settings
 from rephaze.types.search import Aggregate, Objective, SearchSettings
 from rephaze.workload.zoo import ZOO_NAMES, load_model
+from tests.attack.short_models import model_source
 
-SCENARIOS = ("paper", "default")
+SCENARIOS = ("paper", "coarse")
+"""Those with plans of their own kind are in ``full_draws``."""
 SMALL_MODELS = ("bert-large", "opt-350m", "gpt2-xl", "megatron-bert", "megatron-gpt2-xl")
 
 # Values drawn from; the ends starve a chip of one thing, which is where bounds are tightest.
@@ -28,7 +30,7 @@ AXES: dict[str, dict[str, tuple[int, ...]]] = {
         "num_vector_cores": (1, 2, 16, 64, 256),
         "global_buffer_mib": (2, 8, 32, 128),
     },
-    "default": {
+    "coarse": {
         "num_tensor_cores": (1, 2, 8, 32, 128),
         "tensor_width": (32, 64, 128, 256),
         "tensor_depth": (32, 64, 128, 256),
@@ -37,10 +39,19 @@ AXES: dict[str, dict[str, tuple[int, ...]]] = {
         "global_buffer_mib": (8, 32, 96, 192),
         "num_hbm_stacks": (1, 2, 4, 6),
     },
+    "default": {
+        "num_tensor_cores": (1, 2, 4, 8, 32),
+        "tensor_width": (32, 64, 96, 128),
+        "tensor_depth": (32, 64, 128),
+        "num_vector_cores": (1, 2, 4, 8),
+        "vector_lanes": (128, 256, 1024),
+        "global_buffer_mib": (2, 8, 32),
+        "num_hbm_stacks": (1, 2, 4),
+    },
 }
 RECOMPUTE = {
     "paper": (["none"], ["stage"], ["none", "stage"]),
-    "default": (["none"], ["none", "stage"], ["block"], ["none", "block", "stage"]),
+    "coarse": (["none"], ["none", "stage"], ["block"], ["none", "block", "stage"]),
 }
 LINKS_BYTES_PER_S = (4e9, 5e10, 3e11)
 
@@ -51,23 +62,32 @@ class Case:
 
     label: str
     run: dict[str, Any]
-    """The run file's contents."""
+    """The run file's contents; models by the names of ``short_models``."""
+    memory_bytes: tuple[int, ...] = ()
+    """What a chip may have, in bytes: finer than a run file can say. By default as the space says."""
 
     def settings(self) -> SearchSettings:
         """The search it stands for."""
-        changes = {section: value for section, value in self.run.items() if section != "scenario"}
-        return resolve_settings(scenario=self.run["scenario"], changes=changes)
+        changes = {section: value for section, value in self.run.items() if section not in ("scenario", "search")}
+        search = self.run["search"] | {"models": [model_source(name) for name in self.run["search"]["models"]]}
+        asked = resolve_settings(scenario=self.run["scenario"], changes=changes | {"search": search})
+        if not self.memory_bytes:
+            return asked
+        space = replace(asked.scenario.space, hbm_bytes_options=self.memory_bytes)
+        return replace(asked, scenario=replace(asked.scenario, space=space))
 
     def changed(self, section: str, **fields: Any) -> Case:
         """The same with some fields of a section replaced."""
         run = copy.deepcopy(self.run)
         run[section] = run.get(section, {}) | fields
-        return Case(label=self.label, run=run)
+        return replace(self, run=run)
 
     @property
     def toml(self) -> str:
         """The run file."""
         lines = [f'scenario = "{self.run["scenario"]}"']
+        if self.memory_bytes:
+            lines.append(f"# the space's hbm_bytes_options are {list(self.memory_bytes)}")
         for section, fields in self.run.items():
             if section != "scenario":
                 lines += [f"[{section}]", *(f"{name} = {toml_value(value)}" for name, value in fields.items())]
@@ -200,8 +220,9 @@ def starved_case(scenario: str, model: str) -> Case:
         "global_buffer_mib": [32],
         "area_floor_fraction": 0.0,
     }
-    if scenario == "default":
+    if scenario != "paper":
         space |= {"vector_lanes": [2048], "num_hbm_stacks": [4]}
+    whole = {"cp_degrees": [1], "ep_degrees": [1]} if scenario == "default" else {}
     return Case(
         label=f"one small array on one device: {scenario}, {model}",
         run={
@@ -214,6 +235,7 @@ def starved_case(scenario: str, model: str) -> Case:
                 "microbatches": [1, 4],
                 "tp_degrees": [1],
                 "recompute": ["none"],
-            },
+            }
+            | whole,
         },
     )

@@ -13,7 +13,7 @@ class Finding:
     """A claim that does not hold."""
 
     kind: str
-    """better design, bound, count, status, move, layer."""
+    """better design, bound, plan, space, count, status, move, layer."""
     claim: str
     """Whose: the answer, a sieve's name, a certificate's entry, a move."""
     text: str
@@ -33,6 +33,8 @@ class Tally:
     num_designs: int = 0
     num_bounds: int = 0
     num_moves: int = 0
+    num_plans: int = 0
+    """Of cost model ``full``, priced one by one."""
     num_unproven: int = 0
     """Designs whose truth is known from below only, since a schedule could not be proven."""
 
@@ -46,7 +48,7 @@ class Tally:
         return (
             f"{self.num_searches:,} searches, {self.num_designs:,} designs solved slowly "
             f"({self.num_unproven:,} with unproven schedules), {self.num_bounds:,} bounds, "
-            f"{self.num_moves:,} monotone moves: {len(self.findings):,} findings"
+            f"{self.num_plans:,} plans, {self.num_moves:,} monotone moves: {len(self.findings):,} findings"
         )
 
 

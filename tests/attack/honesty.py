@@ -78,13 +78,14 @@ def attack_place(case: Case, quick: SlowEvaluator, design: int, tally: Tally) ->
 def _scenario_toml(case: Case) -> str:
     """The whole scenario of a case as a file."""
     data = scenario_mapping(case.run["scenario"])
-    for section in ("space", "cluster", "training"):
+    sections = [name for name in ("space", "cluster", "training", "plans") if name in data]
+    for section in sections:
         data[section] = data[section] | case.run.get(section, {})
     if "area_limit_um2" in data["space"]:
         data["space"] = {
             k: v for k, v in data["space"].items() if k not in ("area_limit_chip", "area_limit_design")
         }
     lines = [f"{field} = {toml_value(data[field])}" for field in SCENARIO_FIELDS]
-    for section in ("space", "cluster", "training"):
+    for section in sections:
         lines += [f"[{section}]", *(f"{name} = {toml_value(value)}" for name, value in data[section].items())]
     return "\n".join(lines)

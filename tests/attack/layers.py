@@ -36,9 +36,9 @@ RESOURCES = (
 
 
 def attack_layer(model: str, resources: tuple[str, ...], seed: int, tally: Tally) -> None:
-    """One layer of the model in ``default`` on a chip of this seed, and with each resource doubled."""
+    """One layer of the model in ``coarse`` on a chip of this seed, and with each resource doubled."""
     rng = random.Random(seed)
-    scenario = load_scenario("default")
+    scenario = load_scenario("coarse")
     whole = load_model(model, scenario.attention)
     tp = rng.choice([tp for tp in (1, 2, 4, 8) if tp in whole.legal_tp])
     graph = fuse_graph(shard_graph(whole, tp))
@@ -61,10 +61,10 @@ def attack_layer(model: str, resources: tuple[str, ...], seed: int, tally: Tally
 
 def _random_chip(rng: random.Random) -> Chip:
     """A chip of the default template with rates that bind."""
-    chosen = {name: rng.choice(values) for name, values in AXES["default"].items()}
+    chosen = {name: rng.choice(values) for name, values in AXES["coarse"].items()}
     chosen["global_buffer_bytes"] = chosen.pop("global_buffer_mib") * 2**20
     columns = {name: np.array([value], dtype=np.int64) for name, value in chosen.items()}
-    chip = build_chips(template=load_scenario("default").space.template, **columns).chip(0)
+    chip = build_chips(template=load_scenario("coarse").space.template, **columns).chip(0)
     return replace(
         chip,
         hbm_bytes_per_s=chip.hbm_bytes_per_s * rng.choice((0.5, 1.0)),

@@ -33,7 +33,8 @@ class Move:
 Draw = Callable[[Case, random.Random], Move | None]
 
 
-def _between_cases(name: str, before: Case, after: Case) -> Move:
+def between_cases(name: str, before: Case, after: Case) -> Move:
+    """A move from one run file to another."""
     repro = f"{before.toml}\n# and then\n{after.toml}"
     return Move(name=name, before=before.settings(), after=after.settings(), repro=repro)
 
@@ -46,7 +47,7 @@ def _more_values(case: Case, rng: random.Random) -> Move | None:
         return None
     name, value = rng.choice(left)
     grown = case.changed("space", **{name: sorted([*case.run["space"][name], value])})
-    return _between_cases(f"space with {name} {value}", case, grown)
+    return between_cases(f"space with {name} {value}", case, grown)
 
 
 def _higher_limit(case: Case, rng: random.Random) -> Move | None:
@@ -59,7 +60,7 @@ def _higher_limit(case: Case, rng: random.Random) -> Move | None:
     # A floor asked for as a part of the limit rises with it: that takes designs away by its own definition.
     low = case.changed("space", area_limit_um2=limit_um2, area_floor_fraction=0.0)
     high = case.changed("space", area_limit_um2=limit_um2 * rng.choice((1.5, 3.0, 6.0)), area_floor_fraction=0.0)
-    return _between_cases("area limit", low, high)
+    return between_cases("area limit", low, high)
 
 
 def _template_move(field: str) -> Draw:
@@ -103,7 +104,9 @@ def _faster_links(case: Case, rng: random.Random) -> Move | None:
 
 
 def _more_devices(case: Case, rng: random.Random) -> Move | None:
-    """More devices for the same batch: some may idle."""
+    """More devices for the same batch: some may idle, unless the family of plans uses all."""
+    if case.run.get("plans", {}).get("family", "any") not in ("any", "exact"):
+        return None
     settings = replace(case.settings(), objective=Objective.THROUGHPUT)
     cluster = settings.scenario.cluster
     more = resized_cluster(cluster, rng.choice((cluster.num_devices + 4, 2 * cluster.num_devices)))
@@ -116,7 +119,7 @@ def _more_microbatches(case: Case, rng: random.Random) -> Move | None:
     own = case.run["training"]["microbatches"]
     left = [size for size in (1, 2, 3, 4, 8, 16) if size not in own]
     grown = case.changed("training", microbatches=sorted([*own, rng.choice(left)]))
-    return _between_cases("microbatches", case, grown)
+    return between_cases("microbatches", case, grown)
 
 
 def _more_degrees(case: Case, rng: random.Random) -> Move | None:
@@ -125,9 +128,7 @@ def _more_degrees(case: Case, rng: random.Random) -> Move | None:
     left = sorted(tp for tp in legal & {1, 2, 4, 8} if tp not in own)
     if not left:
         return None
-    return _between_cases(
-        "tp degrees", case, case.changed("training", tp_degrees=sorted([*own, rng.choice(left)]))
-    )
+    return between_cases("tp degrees", case, case.changed("training", tp_degrees=sorted([*own, rng.choice(left)])))
 
 
 def _more_recompute(case: Case, rng: random.Random) -> Move | None:
@@ -137,7 +138,7 @@ def _more_recompute(case: Case, rng: random.Random) -> Move | None:
     # With all modes a stage's fastest plan counts, and that may use more energy.
     if not left or (len(own) == 2 and case.run["search"].get("objective") == Objective.PER_WATT):
         return None
-    return _between_cases("recompute", case, case.changed("training", recompute=[*own, rng.choice(left)]))
+    return between_cases("recompute", case, case.changed("training", recompute=[*own, rng.choice(left)]))
 
 
 MOVES: dict[str, Draw] = {
@@ -153,9 +154,9 @@ MOVES: dict[str, Draw] = {
 }
 
 
-def attack_move(case: Case, name: str, seed: int, tally: Tally) -> bool:
-    """Try one move on a case; False if it does not apply."""
-    move = MOVES[name](case, random.Random(seed))
+def attack_move(case: Case, name: str, seed: int, tally: Tally, moves: dict[str, Draw] = MOVES) -> bool:
+    """Try one of the moves on a case; False if it does not apply."""
+    move = moves[name](case, random.Random(seed))
     if move is None:
         return False
     with one_at_a_time():

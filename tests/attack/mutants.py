@@ -13,7 +13,7 @@ from rephaze.measure.chip_solver import ChipSolver
 from rephaze.measure.layer_bounds import FinerBounds
 from rephaze.search import cosearch, evaluator
 from rephaze.types.latency import ModeTable
-from tests.attack import sieves, slow
+from tests.attack import full_mutants, full_sieves, sieves, slow
 
 Patch = pytest.MonkeyPatch
 TOO_TIGHT = 0.97
@@ -203,6 +203,15 @@ def _tight(name: str, plant: Callable[[Patch], None], *attacks: str) -> Mutant:
     return Mutant(name=f"{name} x {TOO_TIGHT}", plant=plant, attacks=attacks, kinds=("bound",), claim=name)
 
 
+def _tight_full(name: str, plant: Callable[[Patch], None], *attacks: str) -> Mutant:
+    return replace(_tight(name, plant, *attacks), name=f"full: {name} x {TOO_TIGHT}")
+
+
+def _full(plant: Callable[[Patch], None], attack: str, kind: str = "bound", claim: str = "") -> Mutant:
+    name = f"full: {plant.__name__.replace('_', ' ')}"
+    return Mutant(name=name, plant=plant, attacks=(attack, "full: "), kinds=(kind,), claim=claim)
+
+
 COUNTED = ("search: 7 ", "search: 47 ", "search: 23 ")
 """Some whose bounds leave designs near the best unsolved."""
 SEARCHES = ("search: starved", "search: key", "search:")
@@ -242,4 +251,24 @@ MUTANTS = (
     _tight(sieves.MAPPED, _tight_mapped, *SEARCHES),
     _tight(sieves.HURRIED, _tight_hurried, *SEARCHES),
     _tight(sieves.SOLVED, _tight_solved, *SEARCHES),
+    _tight_full(sieves.DEVICE_TIME, _tight_device_time, "full: starved", "full: "),
+    _tight_full(sieves.LAYER_BOUNDS, _tight_layer_bounds, "full: 6 ", "full: "),
+    _tight_full(sieves.PLACED, _tight_placed, "full: 6 ", "full: "),
+    _tight_full(sieves.MAPPED, _tight_mapped, "full: 6 ", "full: "),
+    _tight_full(sieves.HURRIED, _tight_hurried, "full: 6 ", "full: "),
+    _tight_full(sieves.SOLVED, _tight_solved, "full: 6 ", "full: "),
+    _full(full_mutants.tight_layouts, "full: 6 "),
+    _full(full_mutants.slowest_of_a_class, "full: class", claim=sieves.LAYER_BOUNDS),
+    _full(full_mutants.order_of_the_first, "full: class", claim=sieves.MAPPED),
+    _full(full_mutants.replays_overcharged_in_bounds, "full: replays", claim=sieves.MAPPED),
+    _full(full_mutants.replays_overcharged_in_lists, "full: 4 ", claim=full_sieves.KEEP_LISTS),
+    _full(full_mutants.forced_stages_too_slow, "full: 6 ", claim=sieves.LAYER_BOUNDS),
+    _full(full_mutants.weight_part_forgotten, "full: 7 ", claim=sieves.LAYER_BOUNDS),
+    _full(full_mutants.cutoff_off_by_a_little, "full: 5 ", claim=full_sieves.CUTOFF),
+    _full(full_mutants.family_ignored, "full: 5 ", kind="status"),
+    _full(full_mutants.an_order_left_out, "full: 32 ", claim=sieves.SOLVED),
+    _full(full_mutants.cuts_left_out, "full: 4 ", kind="better design"),
+    _full(full_mutants.room_left_empty, "full: replays", kind="plan"),
+    _full(full_mutants.replays_without_energy, "full: replays", claim=sieves.SOLVED),
+    replace(_full(unproven_called_optimal, "full status", kind="status"), attacks=("full status",)),
 )

@@ -42,3 +42,25 @@ LAYER_SEEDS = {
     106: "t5-large",
 }
 HURRIED_SEED = 100
+
+FULL_SEEDS = {
+    # Under cost model full: seed of the case, its models.
+    2: ("tiny-gpt",),
+    4: ("tiny-gpt",),
+    5: ("tiny-gpt",),
+    6: ("tiny-gpt",),
+    7: ("tiny-gpt",),
+    32: ("tiny-gpt",),
+    13: ("tiny-llama",),
+    21: ("tiny-gpt", "tiny-llama"),
+    105: ("mixtral-8x7b:1",),
+}
+FULL_MOVE_SEEDS = {
+    "plan lists": 1,
+    "degree lists": 2,
+    "family": 3,
+    "memory": 1,
+    "larger chips": 5,
+    "links": 6,
+}
+FULL_HURRIED_SEED = 103

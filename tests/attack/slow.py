@@ -1,14 +1,14 @@
 """What a design is worth, the slow way: every unit of every model solved, nothing cut off, no bound looked at.
 
 Built from the rooms alone (workload, hardware, estimate, schedule, place). Of the search only the translation of a
-latency table into a schedule problem is used, and the settings.
+latency table into a schedule problem is used, and the settings. Plans of cost model ``full`` are in ``slow_full``.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from rephaze.estimate.estimate_model import named_estimate_model
 from rephaze.estimate.estimator import Estimator
@@ -22,7 +22,8 @@ from rephaze.place.solver import Placer
 from rephaze.schedule.parts import SEARCH_WORK
 from rephaze.schedule.solve import solve_problem
 from rephaze.types.chip import Chip, chip_table
-from rephaze.types.graph import OpGraph
+from rephaze.types.cut import GraphCut
+from rephaze.types.graph import LayerType, OpGraph
 from rephaze.types.latency import IMPOSSIBLE_CYCLES
 from rephaze.types.placement import (
     LayerCost,
@@ -39,46 +40,15 @@ from rephaze.types.placement import (
 from rephaze.types.scenario import Scenario
 from rephaze.types.schedule import Exclusion, Schedule, ScheduleProblem
 from rephaze.types.search import SearchSettings
-from rephaze.workload.passes.fuse import fuse_graph
-from rephaze.workload.passes.tensor_parallel import shard_graph
+from rephaze.workload.passes.split_backward import input_part
 from rephaze.workload.zoo import load_model
+from tests.attack.cut_models import CutModel, cut_models
 from tests.attack.objectives import DesignWorth, combined
+from tests.attack.slow_full import FullUnits
+from tests.attack.slow_types import AttackError, PassTime, UnitWorth
 
 SAME_TIME = 1e-9
 """Relative: the solver's and the pricer's sums of the same terms."""
-
-
-class AttackError(AssertionError):
-    """The rooms contradict each other: a plan is priced otherwise than the solver said, or does not fit."""
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class PassTime:
-    """One direction of one layer on one chip."""
-
-    cycles: int
-    """Of a schedule that exists."""
-    bound_cycles: int
-    energy_j: float
-
-    @property
-    def is_proven(self) -> bool:
-        """Nothing is faster."""
-        return self.bound_cycles == self.cycles
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class UnitWorth:
-    """The fastest plan of one (degree, microbatch, recompute policy, memory size)."""
-
-    tp: int
-    microbatch: int
-    policy: RecomputePolicy
-    hbm_bytes: int
-    batch_s: float
-    """Infinite if nothing fits."""
-    energy_per_sample_j: float
-    is_proven: bool
 
 
 def schedule_op_graph(
@@ -113,15 +83,16 @@ class SlowEvaluator:
         self.settings, self.scenario, self.work_limit = settings, settings.scenario, work_limit
         self.census = enumerate_designs(self.scenario.space)
         training = self.scenario.training
-        self.graphs = []
-        for name in settings.models:
-            whole = load_model(name, self.scenario.attention)
-            degrees = [tp for tp in training.tp_degrees if tp in whole.legal_tp]
-            self.graphs.append({tp: fuse_graph(shard_graph(whole, tp)) for tp in degrees})
+        self.models: list[dict[GraphCut, CutModel]] = [
+            cut_models(load_model(name, self.scenario.attention), self.scenario) for name in settings.models
+        ]
         self.microbatches = [size for size in training.microbatches if size <= training.global_batch]
+        self.is_full = self.scenario.placement_model is PlacementModel.FULL
+        self.has_input_part = self.is_full and "zero-bubble" in self.scenario.plans.schedule
         self._memo = GemmMemo()
         self._units_of: dict[int, list[list[UnitWorth]]] = {}
-        self._passes_of: dict[tuple[int, int, int, int], list[tuple[PassTime, PassTime]]] = {}
+        self._passes_of: dict[tuple[int, int, GraphCut, int], list[list[tuple[PassTime, ...]]]] = {}
+        self.full = FullUnits(self.scenario, self._memo) if self.is_full else None
 
     def worth(self, design: int) -> DesignWorth:
         """The objective of a design: the best over all units, and whether every schedule behind it is proven."""
@@ -131,7 +102,7 @@ class SlowEvaluator:
     def units(self, design: int) -> list[list[UnitWorth]]:
         """For each model, every unit with every memory, solved."""
         if design not in self._units_of:
-            self._units_of[design] = [list(self._model_units(design, m)) for m in range(len(self.graphs))]
+            self._units_of[design] = [list(self._model_units(design, m)) for m in range(len(self.models))]
         return self._units_of[design]
 
     def reachable(self, design: int) -> float:
@@ -141,30 +112,42 @@ class SlowEvaluator:
 
     def units_at_best(self, design: int) -> list[list[UnitWorth]]:
         """As ``units``, if every schedule were as short as it is proven to be."""
-        return [list(self._model_units(design, m, at_best=True)) for m in range(len(self.graphs))]
+        return [list(self._model_units(design, m, at_best=True)) for m in range(len(self.models))]
 
-    def passes(self, design: int, model: int, tp: int, microbatch: int) -> list[tuple[PassTime, PassTime]]:
-        """By layer type, the forward and the backward pass."""
-        key = (design, model, tp, microbatch)
+    def passes(self, design: int, model: int, cut: GraphCut, microbatch: int) -> list[list[tuple[PassTime, ...]]]:
+        """By layer type and form of the cut: forward, backward, and where schedules ask for it the input part."""
+        key = (design, model, cut, microbatch)
         if key not in self._passes_of:
-            chip = self.census.chips.chip(design)
+            chip, forms = self.census.chips.chip(design), self.models[model][cut].fused
             self._passes_of[key] = [
-                (self._pass_time(kind.forward, chip, microbatch), self._pass_time(kind.backward, chip, microbatch))
-                for kind in self.graphs[model][tp].layer_types
+                [self._all_passes(form.layer_types[kind], chip, microbatch) for form in forms]
+                for kind in range(len(forms[0].layer_types))
             ]
         return self._passes_of[key]
 
+    def _all_passes(self, layer: LayerType, chip: Chip, microbatch: int) -> tuple[PassTime, ...]:
+        graphs = [layer.forward, layer.backward, *([input_part(layer)] if self.has_input_part else [])]
+        return tuple(self._pass_time(graph, chip, microbatch) for graph in graphs)
+
+    def memories(self, design: int) -> tuple[int, ...]:
+        """Sizes a chip may have."""
+        return self.scenario.space.hbm_bytes_options or (self.census.chips.chip(design).hbm_bytes,)
+
     def _model_units(self, design: int, model: int, *, at_best: bool = False) -> Iterator[UnitWorth]:
         chip = self.census.chips.chip(design)
-        sizes = self.scenario.space.hbm_bytes_options or (chip.hbm_bytes,)
-        for tp, graph in self.graphs[model].items():
+        for cut, graphs in self.models[model].items():
             for microbatch in self.microbatches:
-                passes = self.passes(design, model, tp, microbatch)
+                passes = self.passes(design, model, cut, microbatch)
+                if self.full is not None:
+                    for hbm_bytes in self.memories(design):
+                        yield self.full.unit(graphs, cut, microbatch, chip, passes, hbm_bytes, at_best=at_best)
+                    continue
+                own = [forms[0] for forms in passes]
                 if at_best:
-                    passes = [tuple(replace(one, cycles=one.bound_cycles) for one in both) for both in passes]
+                    own = [tuple(replace(one, cycles=one.bound_cycles) for one in both) for both in own]
                 for policy in policies(self.scenario.training.recompute):
-                    for hbm_bytes in sizes:
-                        yield self._unit(graph, tp, microbatch, chip, passes, policy, hbm_bytes)
+                    for hbm_bytes in self.memories(design):
+                        yield self._unit(graphs.fused[0], cut, microbatch, chip, own, policy, hbm_bytes)
 
     def _pass_time(self, graph: OpGraph, chip: Chip, microbatch: int) -> PassTime:
         problem, found = schedule_op_graph(graph, microbatch, chip, self.scenario, self._memo, self.work_limit)
@@ -176,9 +159,10 @@ class SlowEvaluator:
             energy_j=math.fsum(charged_j),
         )
 
-    def _unit(self, graph, tp, microbatch, chip, passes, policy, hbm_bytes) -> UnitWorth:
+    def _unit(self, graph, cut, microbatch, chip, passes, policy, hbm_bytes) -> UnitWorth:
+        tp = cut.tp
         none = UnitWorth(
-            tp=tp,
+            cut=cut,
             microbatch=microbatch,
             policy=policy,
             hbm_bytes=hbm_bytes,

@@ -35,18 +35,18 @@ VALUES = ("objective", "bound", "gap")
 FEW_BITS = 4
 TRAINING = {"microbatches": [1, 4, 16], "tp_degrees": [1, 2, 4]}
 SEARCHES = {
-    "default-throughput-mixtral": {
+    "coarse-throughput-mixtral": {
         "models": ("mixtral-8x7b",),
-        "scenario": "default",
+        "scenario": "coarse",
         "changes": {
             "space": SPACE | STACKS_AND_LANES,
             "training": TRAINING,
             "search": {"objective": "throughput"},
         },
     },
-    "default-per-usd-worst-of-two": {
+    "coarse-per-usd-worst-of-two": {
         "models": ("bert-large", "opt-350m"),
-        "scenario": "default",
+        "scenario": "coarse",
         "changes": {
             "space": SPACE | STACKS_AND_LANES,
             "training": TRAINING,

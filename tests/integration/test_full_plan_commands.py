@@ -128,7 +128,10 @@ PLAN = {
         ),
         ({"dp": 17}, "plan.dp is 17: must be from 1 to the number of microbatches, 16"),
         ({"dp": 4}, "needs 16 devices, the cluster has 8"),
-        ({"cp": 1}, "must be one of the problem's graphs"),
+        ({"cp": 3}, "plan.cp is 3: must be one of the problem's graphs, which beside the other degrees have 2"),
+        ({"ep": 3}, "plan.ep is 3: must be one of the problem's graphs, which beside the other degrees have 1"),
+        ({"sp": True}, "plan.sp is True: must be one of the problem's graphs"),
+        ({"cp": 1, "ep": 2}, "must be one of the problem's graphs: tp 1, cp 2, ep 1, etp 1"),
         ({"sharding": "none", "shard_group": 2, "reshard": False}, "must be 1 or left out without sharding"),
         ({"stages": [{"layers": ["b0", "b1", "b2"]}]}, "1 layers are in no stage"),
         ({"stages": [{"layers": ["b2", "b3"]}, {"layers": ["b0", "b1"]}]}, "must not feed an earlier stage"),
@@ -292,3 +295,19 @@ def test_the_timeline_is_told_and_drawn(write):
     rows = [line for line in done.stdout.splitlines() if line.strip().startswith(("0 ", "1 ")) and "F" in line]
     assert [row.split()[0] for row in rows[-2:]] == ["0", "1"]
     assert "B" in rows[-1]
+
+
+def test_family_alone_asks_what_launching_costs(write):
+    uneven = problem()
+    uneven["training"]["global_batch"] = 7
+    uneven["options"]["schedule"] = ["1f1b"]
+    found = answer_of(run("place", write(uneven), "--why", "family", "--json"))
+    assert (found["family"], found["why"]["choices"]) == ("exact", {"family": "any"})
+    samples = found["why"]["plan"]["dp"]
+    assert found["why"]["launch_note"].endswith(f"cannot launch: {7 / samples:.6g} microbatches a replica")
+    # Without a family every plan counts: exact ones are what it is set beside.
+    del uneven["options"]["family"]
+    free = answer_of(run("place", write(uneven), "--why", "family", "--json"))
+    assert (free["family"], free["why"]["choices"]) == ("any", {"family": "exact"})
+    assert free["why"]["launch_note"] == found["why"]["launch_note"]
+    assert free["batch_s"] == found["why"]["batch_s"]

@@ -38,7 +38,7 @@ def run(*args):
 
 @pytest.fixture
 def census():
-    scenario = load_scenario("default")
+    scenario = load_scenario("coarse")
     space = replace(scenario.space, num_tensor_cores=(16, 32), tensor_width=(64,), tensor_depth=(64, 128))
     scenario = replace(scenario, space=space)
     return scenario, enumerate_designs(space)

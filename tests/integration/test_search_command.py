@@ -18,7 +18,7 @@ from rephaze.store.run_store import RunStore
 DATA = Path(__file__).parents[1] / "data"
 REPHAZE = (sys.executable, "-c", "from rephaze.cli.main import run; run()")
 SPACE = """
-scenario = "default"
+scenario = "coarse"
 [search]
 models = [{models}]
 [space]

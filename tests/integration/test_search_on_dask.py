@@ -34,7 +34,7 @@ dask_cluster = load(HERE / "dask_cluster.py").dask_cluster
 small_settings = load(HERE.parent / "property" / "search_cases.py").small_settings
 
 CONFIG = """
-scenario = "default"
+scenario = "coarse"
 [search]
 models = ["model.json.gz"]
 [space]
@@ -135,7 +135,7 @@ def test_workers_forget_a_search_that_is_over(cluster):
         tasks = sys.modules.get("rephaze.search.workers.dask_tasks")
         return len(tasks._evaluators) if tasks else 0
 
-    workers = DaskWorkers(small_settings(0, "default"), cluster.address)
+    workers = DaskWorkers(small_settings(0, "coarse"), cluster.address)
     with Client(cluster.address, set_as_default=False) as client:
         try:
             workers.unit_bounds([0])
@@ -151,7 +151,7 @@ def test_workers_forget_a_search_that_is_over(cluster):
 def test_a_worker_whose_model_file_is_missing_is_refused(cluster, tmp_path):
     model = tmp_path / "model.json.gz"
     model.write_bytes((DATA / "tiny-gpt-fused.json.gz").read_bytes())
-    asked = small_settings(0, "default")
+    asked = small_settings(0, "coarse")
     workers = DaskWorkers(type(asked)(**fields(asked) | {"models": (str(model),)}), cluster.address)
     try:
         model.unlink()
@@ -218,7 +218,7 @@ def test_a_lost_scheduler_ends_in_one_line_and_the_run_goes_on_elsewhere(place, 
 
 def test_without_workers_it_says_so_and_gives_up_in_the_end(tmp_path, caplog):
     with dask_cluster(tmp_path, num_workers=0) as cluster:
-        workers = DaskWorkers(small_settings(0, "default"), cluster.address, patience_s=0.5)
+        workers = DaskWorkers(small_settings(0, "coarse"), cluster.address, patience_s=0.5)
         try:
             with pytest.raises(RunError, match="no workers for"):
                 workers.unit_bounds([0])
@@ -230,16 +230,16 @@ def test_without_workers_it_says_so_and_gives_up_in_the_end(tmp_path, caplog):
 @pytest.mark.parametrize("address", ["nonsense", "tcp://host", "tcp://host:port", "smoke://host:1"])
 def test_what_is_no_address_is_refused(address):
     with pytest.raises(SpecError, match="must be the address of a Dask scheduler"):
-        DaskWorkers(small_settings(0, "default"), address)
+        DaskWorkers(small_settings(0, "coarse"), address)
 
 
 def test_where_no_scheduler_answers(monkeypatch):
     monkeypatch.setattr("rephaze.search.workers.dask.CONNECT_S", 0.5)
     with pytest.raises(SpecError, match="no scheduler answers"):
-        DaskWorkers(small_settings(0, "default"), "tcp://127.0.0.1:1")
+        DaskWorkers(small_settings(0, "coarse"), "tcp://127.0.0.1:1")
 
 
 def test_without_dask_the_extra_is_named(monkeypatch):
     monkeypatch.setitem(sys.modules, "distributed", None)
     with pytest.raises(MissingExtraError, match=r"rephaze\[dask\]"):
-        DaskWorkers(small_settings(0, "default"), "tcp://127.0.0.1:8786")
+        DaskWorkers(small_settings(0, "coarse"), "tcp://127.0.0.1:8786")

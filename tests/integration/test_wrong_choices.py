@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 REPHAZE = Path(sys.executable).with_name("rephaze")
-DEFAULT_TOML = files("rephaze.hardware").joinpath("data", "scenarios", "default.toml").read_text("utf-8")
+COARSE_TOML = files("rephaze.hardware").joinpath("data", "scenarios", "coarse.toml").read_text("utf-8")
 
 
 def run(*args, cwd):
@@ -24,12 +24,12 @@ def run(*args, cwd):
             "error: mine.toml: all_cores_excludes is 'core': must be one of chip, engine",
         ),
         (
-            DEFAULT_TOML.replace('["none", "block", "stage"]', '["full"]'),
+            COARSE_TOML.replace('["none", "block", "stage"]', '["full"]'),
             ("search", "gpt2-xl", "--scenario", "mine.toml", "--devices", "8"),
             "error: mine.toml: training.recompute.0 is 'full': must be one of none, block, stage",
         ),
         (
-            DEFAULT_TOML.replace('"corrected"', '"correct"'),
+            COARSE_TOML.replace('"corrected"', '"correct"'),
             ("space", "--scenario", "mine.toml"),
             "error: mine.toml: space.area_model is 'correct': must be one of paper, corrected; "
             "did you mean 'corrected'?",

@@ -19,7 +19,7 @@ from rephaze.types.stopping import UNSTOPPED, StoppedError, StopSignal
 from tests.property.search_cases import small_settings
 
 SPACE = {"num_tensor_cores": [1, 4], "tensor_width": [32, 64]}
-SCENARIOS = ("default", "paper")
+SCENARIOS = ("coarse", "paper")
 PATIENCE_S = 60.0
 """Nothing here takes longer, on a machine that does other things beside it."""
 
@@ -44,7 +44,7 @@ class Job:
 
 @cache
 def prepared(scenario):
-    models = ("gpt", "llama") if scenario == "default" else ("gpt",)
+    models = ("gpt", "llama") if scenario == "coarse" else ("gpt",)
     settings = small_settings(7, scenario, models, num_choices=0, space=SPACE, num_devices=4)
     evaluator = SpaceEvaluator(settings)
     num_designs = evaluator.census.num_designs

@@ -8,8 +8,8 @@ from rephaze.search.settings import resolve_settings
 from rephaze.units import GIB, MIB
 
 DATA = Path(__file__).parents[1] / "data"
-ATTENTION = {"default": "fused", "full": "fused", "paper": "eager"}
-OURS = ("default", "full")
+ATTENTION = {"coarse": "fused", "default": "fused", "paper": "eager"}
+OURS = ("coarse", "default")
 LEGAL_TP = {"gpt": (1, 2, 4), "llama": (1, 2)}
 
 
@@ -48,7 +48,7 @@ def small_settings(
             "microbatches": sorted(rng.sample((1, 2, 4, 8), rng.randint(1, 2))),
             "tp_degrees": [rng.choice(degrees)] if rng.random() < 0.5 else [1, 2],
         }
-        | (_full_training(rng) if scenario == "full" else {})
+        | (_full_training(rng) if scenario == "default" else {})
         | (training or {}),
         "search": search,
     }

@@ -41,7 +41,7 @@ def shared_memos():
 @pytest.mark.parametrize("objective", list(Objective))
 @pytest.mark.parametrize("seed", range(2))
 def test_every_row_is_the_best_of_its_budget_or_says_how_far_from_it(tmp_path, seed, objective):
-    asked = search_cases.small_settings(seed, "default", num_choices=4, num_devices=4, objective=objective)
+    asked = search_cases.small_settings(seed, "coarse", num_choices=4, num_devices=4, objective=objective)
     # A limit that the largest chip just keeps to: budgets with few and with many chips.
     asked = with_limit(asked, max(SpaceEvaluator(asked).census.area_um2_c.tolist()))
     folder = recorded(asked, tmp_path / "run")

@@ -31,7 +31,7 @@ def shared_memos():
 def limited(seed, objective, limit_um2):
     # No single-core chips: a floor would spare them.
     space = {"area_limit_um2": limit_um2, "num_tensor_cores": [2, 8], "num_vector_cores": [2]}
-    return search_cases.small_settings(seed, "default", num_choices=2, space=space, objective=objective)
+    return search_cases.small_settings(seed, "coarse", num_choices=2, space=space, objective=objective)
 
 
 @pytest.mark.parametrize("objective", list(Objective))

@@ -29,7 +29,7 @@ CHIPS = known_chips()
 
 def estimates(name, chip, *, attention="fused", microbatch=1, tp=1):
     graph = fuse_graph(shard_graph(load_model(name, attention), tp))
-    return estimate_operators(graph, chip, microbatch, load_scenario("default").cluster)
+    return estimate_operators(graph, chip, microbatch, load_scenario("coarse").cluster)
 
 
 def check_below_roofs(chip, operators):

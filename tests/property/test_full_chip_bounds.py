@@ -103,6 +103,26 @@ def test_below_a_cutoff_there_is_the_best_plan_or_none(seed, below, above):
     assert placer.solve(cutoff_s=best.batch_s * (1 + above)).best.batch_s == pytest.approx(best.batch_s, rel=SAME)
 
 
+@given(seed=SEEDS, below=st.floats(1e-6, 0.5), above=st.floats(1e-6, 0.5))
+@settings(max_examples=300, deadline=None)
+def test_bounds_that_are_not_priced_are_those_of_the_best_plan(seed, below, above):
+    problem = one_graph(seed)
+    placer, times = FullPlacer(problem), [recorded_times(graph) for graph in problem.graphs]
+    found = placer.solve()
+    if found.best is None:
+        assert placer.bound_s(math.inf, times) == math.inf
+        assert not placer.is_there(math.inf, times)
+        return
+    best_s = found.best.batch_s
+    assert placer.bound_s(math.inf, times) == pytest.approx(found.bound_s, rel=1e-8)
+    assert placer.bound_s(math.inf, times) <= best_s
+    assert placer.is_there(best_s * (1 + above), times)
+    assert placer.bound_s(best_s * (1 + above), times) == pytest.approx(found.bound_s, rel=1e-8)
+    if found.bound_s == best_s and not found.scope:
+        assert not placer.is_there(best_s * (1 - below), times)
+        assert placer.bound_s(best_s * (1 - below), times) == best_s * (1 - below)
+
+
 def test_where_nothing_fits_the_bound_is_infinite():
     problem = one_graph(2)
     layer_types, forward, backward, _, made = chips(problem, 2)

@@ -64,6 +64,19 @@ def test_no_plan_beats_the_solver_in_two_thousand_problems(part):
         assert found.best.batch_s == pytest.approx(best.batch_s, rel=SAME), problem
 
 
+def test_a_plan_of_one_stage_is_called_1f1b_where_that_may_be_chosen():
+    both = (PipelineSchedule.ZERO_BUBBLE, PipelineSchedule.ONE_F_ONE_B)
+    num_single = 0
+    for problem in full_cases.tried_problems(3_000, 120):
+        problem = replace(problem, options=replace(problem.options, schedule=both))
+        best = FullPlacer(problem).solve().best
+        if best is not None and best.plan.pp == 1:
+            num_single += 1
+            assert best.plan.schedule is PipelineSchedule.ONE_F_ONE_B
+            assert best.batch_s == pytest.approx(full_cases.best_by_brute_force(problem).batch_s, rel=SAME)
+    assert num_single > 20
+
+
 def test_every_decision_occurs_in_the_random_cases():
     seen = Counter()
     for problem in full_cases.tried_problems(0, 500):

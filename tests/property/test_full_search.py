@@ -41,7 +41,7 @@ def shared_memos():
 @given(seed=SEEDS, objective=st.sampled_from(list(Objective)))
 @settings(max_examples=6, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 def test_pruned_equals_exhaustive(seed, objective):
-    asked = small_settings(seed, "full", ("llama",), objective=objective)
+    asked = small_settings(seed, "default", ("llama",), objective=objective)
     found, want = run_search(asked), run_search(replace(asked, exhaustive=True))
     assert (found.status, found.design, found.chip) == (want.status, want.design, want.chip)
     assert (found.objective, found.bound) == (want.objective, want.bound)
@@ -51,7 +51,7 @@ def test_pruned_equals_exhaustive(seed, objective):
 @given(seed=SEEDS, model=st.sampled_from(["gpt", "llama"]))
 @settings(max_examples=6, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 def test_each_bound_is_above_the_next_and_the_truth(seed, model):
-    space = SpaceEvaluator(small_settings(seed, "full", (model,), num_choices=1))
+    space = SpaceEvaluator(small_settings(seed, "default", (model,), num_choices=1))
     work, designs = space.works[0], range(space.census.num_designs)
     bounds = space.unit_bounds(designs)
     coarse, refined = space.coarse(), space.refined(designs, bounds)
@@ -79,7 +79,7 @@ def test_each_bound_is_above_the_next_and_the_truth(seed, model):
 @given(seed=SEEDS)
 @settings(max_examples=8, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 def test_no_form_of_a_cut_sequence_beats_its_bound(seed):
-    asked = small_settings(seed, "full", ("llama",), num_choices=1, training={"cp_degrees": [1, 2, 4]})
+    asked = small_settings(seed, "default", ("llama",), num_choices=1, training={"cp_degrees": [1, 2, 4]})
     space = SpaceEvaluator(asked)
     work, solver = space.works[0], space.solver(0)
     bounds = space.unit_bounds([0])[0]
@@ -97,7 +97,7 @@ def test_no_form_of_a_cut_sequence_beats_its_bound(seed):
 
 
 def test_verify_derives_the_answer_again(tmp_path):
-    asked = small_settings(5, "full", ("llama",), training={"cp_degrees": [1, 2], "sequence_parallel": [True]})
+    asked = small_settings(5, "default", ("llama",), training={"cp_degrees": [1, 2], "sequence_parallel": [True]})
     result = run_search(asked, folder=tmp_path / "run")
     assert result.status is SearchStatus.OPTIMAL
     checks = verify_run(tmp_path / "run", sample=1)
@@ -107,7 +107,7 @@ def test_verify_derives_the_answer_again(tmp_path):
 def test_families_are_nested():
     values = {}
     for family in (PlanFamily.ANY, PlanFamily.EXACT, PlanFamily.TORCHTITAN):
-        asked = small_settings(11, "full", ("llama",), num_devices=16)
+        asked = small_settings(11, "default", ("llama",), num_devices=16)
         plans = replace(asked.scenario.plans, family=family)
         found = run_search(replace(asked, scenario=replace(asked.scenario, plans=plans)))
         values[family] = found.objective

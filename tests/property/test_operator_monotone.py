@@ -40,7 +40,7 @@ RESOURCES = (
     "global_buffer_bytes_per_cycle",
     "global_buffer_multicast",
 )
-CLUSTER = load_scenario("default").cluster
+CLUSTER = load_scenario("coarse").cluster
 
 powers = st.sampled_from([1, 2, 4, 8, 16, 64, 128, 256])
 

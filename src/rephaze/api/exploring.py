@@ -48,7 +48,7 @@ def explore(
 
     Args:
         models: Names of ``list_models``, or graph files.
-        scenario: ``default``, ``paper`` or a scenario file.
+        scenario: ``default``, ``coarse``, ``paper`` or a scenario file.
         config: A run file; the arguments come on top of it.
         changes: Single fields by section (``space``, ``cluster``, ``training``, ``search``).
         store: Folder to record the run in, for ``open_run``.
@@ -106,7 +106,7 @@ def compare(
 
     Args:
         models: Names of ``list_models``, or graph files; not needed with ``runs``.
-        scenario: ``default``, ``paper`` or a scenario file; not with ``runs``.
+        scenario: ``default``, ``coarse``, ``paper`` or a scenario file; not with ``runs``.
         runs: Folders of finished searches to take answers from instead of searching.
         budget: Chips each searching baseline may look at.
         own_best: Of several models: search each one's own best chip as well.
@@ -152,7 +152,7 @@ def sensitivity(
 
     Args:
         models: Names of ``list_models``, or graph files.
-        scenario: ``default``, ``paper`` or a scenario file.
+        scenario: ``default``, ``coarse``, ``paper`` or a scenario file.
         knobs: What to change: ``hbm``, ``buffer``, ``inner-links``, ``outer-links``, ``area``; all that can matter
             unless given.
         factors: What each is multiplied by.

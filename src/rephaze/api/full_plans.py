@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from rephaze.api.full_views import MEMORY_PARTS, answer_blocks
 from rephaze.api.present import Block, Shown
-from rephaze.types.full import DeviceMemory, FullGraph, FullLimits, FullPrice, FullProblem, TimeCauses
+from rephaze.types.full import DeviceMemory, FullGraph, FullLimits, FullPlan, FullPrice, FullProblem, TimeCauses
 
 if TYPE_CHECKING:
     from rephaze.place.full.replay import FullReplay
@@ -37,12 +38,29 @@ class FullAnswer(Shown):
     """Which limit binds and by how much if nothing fits; else what is not proven."""
     needed_bytes: float | None = None
     """A memory with which there would be a plan, if that is what is lacking."""
+    scope: str = ""
+    """Over which cuts into stages it is the best, where not over all."""
     solve_s: float | None = None
     """None of a plan that was given."""
     remedies: tuple[str, ...] = ()
     """What would have to change for a given plan that does not fit."""
     alternative: FullAlternative | None = None
     """The best plan under the choices asked about, set beside the best of all."""
+
+    @property
+    def plan(self) -> FullPlan | None:
+        """The plan, if there is one."""
+        return None if self.price is None else self.price.plan
+
+    @property
+    def batch_s(self) -> float:
+        """The time of a batch; infinite without a plan."""
+        return math.inf if self.price is None else self.price.batch_s
+
+    @property
+    def gap(self) -> float:
+        """How much longer the plan may take than the best, as part of the bound."""
+        return self.batch_s / self.bound_s - 1.0 if self.price is not None and self.bound_s > 0 else math.inf
 
     @property
     def replay_note(self) -> str:
@@ -58,6 +76,8 @@ class FullAnswer(Shown):
         answer: dict[str, Any] = {"status": self.status}
         if self.reason:
             answer["reason"] = self.reason
+        if self.scope:
+            answer["scope"] = self.scope
         if self.solve_s is not None:
             answer["solve_s"] = self.solve_s
         if self.needed_bytes is not None:
@@ -68,7 +88,7 @@ class FullAnswer(Shown):
             answer["why"] = alternative_record(self.alternative)
         if self.price is None or self.graph is None:
             return answer
-        answer |= {"batch_s": self.price.batch_s, "bound_s": self.bound_s}
+        answer |= {"batch_s": self.price.batch_s, "bound_s": self.bound_s, "gap": self.gap}
         answer["family"] = str(self.problem.options.family)
         answer |= price_record(self.graph, self.price)
         if self.causes is not None:
@@ -99,13 +119,15 @@ def place_full_problem(label: str, data: dict[str, Any], why: str | None = None)
     Args:
         label: Of the file.
         data: Its content.
-        why: Choices to compare with the best plan, such as ``tp=8,sharding=weights``.
+        why: Choices to compare with the best plan, such as ``tp=8,sharding=weights``; ``family`` alone for what
+            it costs that plans can be launched.
     """
     from rephaze.place.full.limits import parse_full_limits
     from rephaze.place.full.problem_file import parse_full_problem
 
-    limits = parse_full_limits(why) if why else None
-    return placed_full(label, parse_full_problem(data), limits)
+    problem = parse_full_problem(data)
+    limits = parse_full_limits(why, problem.options.family) if why else None
+    return placed_full(label, problem, limits)
 
 
 def placed_full(label: str, problem: FullProblem, limits: FullLimits | None = None) -> FullAnswer:
@@ -129,6 +151,7 @@ def placed_full(label: str, problem: FullProblem, limits: FullLimits | None = No
         problem=problem,
         reason=found.reason if obstacle is None else obstacle.text,
         needed_bytes=None if obstacle is None else obstacle.needed_bytes,
+        scope=found.scope,
         solve_s=solve_s,
         alternative=None if limits is None else explain_full_alternative(problem, found, limits),
     )
@@ -143,13 +166,27 @@ def evaluate_full_plan(label: str, data: dict[str, Any], *, timeline: bool) -> F
         data: Its content.
         timeline: Also tell what every device does when.
     """
-    from rephaze.place.full.legality import check_plan
-    from rephaze.place.full.price import price_full_plan
     from rephaze.place.full.problem_file import parse_full_plan
+
+    problem, _, plan = parse_full_plan(data)
+    return evaluated_full(label, problem, plan, timeline=timeline)
+
+
+def evaluated_full(label: str, problem: FullProblem, plan: FullPlan, *, timeline: bool) -> FullAnswer:
+    """The price of a plan of a problem.
+
+    Args:
+        label: Of the plan.
+        problem: The problem.
+        plan: The plan; one of the problem's graphs must be cut as it says.
+        timeline: Also tell what every device does when.
+    """
+    from rephaze.place.full.legality import check_plan, graph_like
+    from rephaze.place.full.price import price_full_plan
     from rephaze.place.full.remedies import suggest_full_remedies
     from rephaze.place.full.timeline import replay_events
 
-    problem, graph, plan = parse_full_plan(data)
+    graph = graph_like(problem, plan)
     check_plan(problem, graph, plan)
     price = price_full_plan(problem, graph, plan)
     remedies = suggest_full_remedies(problem, graph, price)
@@ -196,6 +233,8 @@ def alternative_record(found: FullAlternative) -> dict[str, Any]:
     placement, best = found.placement, found.placement.best
     answer: dict[str, Any] = {"choices": chosen_of(found.limits), "text": found.text}
     answer["status"] = str(placement.status)
+    if placement.scope:
+        answer["scope"] = placement.scope
     if found.needed_bytes is not None:
         answer["needed_memory_bytes"] = found.needed_bytes
     if best is None or found.graph is None:

@@ -21,6 +21,7 @@ def answer_blocks(found: FullAnswer) -> list[Block]:
     else:
         blocks = [
             f"{found.label}: {_headline(found, found.price)}",
+            *_not_proven(found),
             replay_sentence(found.replay.batch_s, found.replay_note),
             _stage_table(found.graph, found.price),
             causes_sentence(found.causes),
@@ -30,6 +31,12 @@ def answer_blocks(found: FullAnswer) -> list[Block]:
     if found.alternative is not None:
         blocks += alternative_blocks(found, found.alternative)
     return blocks
+
+
+def _not_proven(found: FullAnswer) -> list[str]:
+    """What is open of an answer, and over which cuts it holds, if there is anything to say."""
+    said = [f"not proven: {found.reason}"] if found.reason and found.solve_s is not None else []
+    return said + ([f"those cuts: {found.scope}"] if found.scope else [])
 
 
 def alternative_blocks(found: FullAnswer, alternative: FullAlternative) -> list[Block]:
@@ -43,6 +50,8 @@ def alternative_blocks(found: FullAnswer, alternative: FullAlternative) -> list[
     if found.causes is not None and found.price is not None and alternative.loss_s:
         blocks.append(_comparison(found.causes, found.price, other, alternative.loss_s))
     proof = f"{alternative.placement.status}, none such is faster than {alternative.placement.bound_s:.6g} s"
+    if alternative.placement.scope:
+        proof += f", over {alternative.placement.scope}"
     return [*blocks, f"the alternative: {plan_sentence(other.plan, other.num_cluster_devices)}; {proof}"]
 
 
@@ -77,10 +86,12 @@ def plan_sentence(plan: FullPlan, num_cluster_devices: int) -> str:
     cut = f"{plan.sharding} sharded over {plan.shard_group}" if plan.shard_group > 1 else "nothing sharded"
     again = ", gathered for every pass" if plan.is_gathering else ""
     chunks = f" of {plan.chunks} chunks a device" if plan.chunks > 1 else ""
+    experts = f" of etp {plan.etp}" if plan.etp > 1 else ""
+    order = f", {plan.order}" if plan.dp > 1 and plan.pp > 1 else ""
     return (
         f"tp {plan.tp}{' and sp' if plan.sp else ''}, cp {plan.cp}, "
-        f"ep {plan.ep}, pp {plan.pp}, dp {plan.dp}, microbatch {plan.microbatch}; "
-        f"{plan.schedule}{chunks}, {cut}{again}; "
+        f"ep {plan.ep}{experts}, pp {plan.pp}, dp {plan.dp}, microbatch {plan.microbatch}; "
+        f"{plan.schedule}{chunks}, {cut}{again}{order}; "
         f"{plan.num_devices} of {num_cluster_devices} devices"
     )
 
@@ -113,7 +124,8 @@ def memory_parts(device: DeviceMemory) -> str:
 
 
 def _headline(found: FullAnswer, price: FullPrice) -> str:
-    proof = f"none of family {found.problem.options.family} is faster than {found.bound_s:.6g} s"
+    some = " of some cuts" if found.scope else ""
+    proof = f"none of family {found.problem.options.family}{some} is faster than {found.bound_s:.6g} s"
     told = found.status if found.solve_s is None else f"{found.status}: {proof}"
     return f"{price.batch_s:.6g} s a batch ({told}) with {plan_sentence(price.plan, price.num_cluster_devices)}"
 

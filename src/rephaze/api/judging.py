@@ -9,38 +9,31 @@ from typing import Any
 
 from rephaze.api.chips import as_chip
 from rephaze.api.full_plans import is_full
+from rephaze.api.measured_chips import keep_measured
 from rephaze.api.present import Block, Shown
 from rephaze.api.schedules import OnStep, ignore_step
 from rephaze.errors import RunError, SpecError
 from rephaze.types.chip import Chip
 from rephaze.types.files import read_mapping
+from rephaze.types.standing import Standing
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, repr=False)
-class Judgement(Shown):
-    """A chip or a plan beside a bound that nothing of a space beats."""
+class Judgement(Shown, Standing):
+    """A chip or a plan beside a bound that nothing of a space beats.
 
-    label: str
+    Objectives are those of a search, or batches a second.
+    """
+
     space: str
     """Over what the bound holds, in words."""
-    value: float
-    """What it reaches: the objective of a search, or batches a second; zero if nothing fits."""
-    bound: float
-    """What nothing of the space exceeds, proven."""
-    reason: str = ""
-    """Why it reaches nothing."""
-
-    @property
-    def loss(self) -> float:
-        """What it lacks of the bound, as a part of that: of the best of the space it lacks no more."""
-        return max(0.0, 1.0 - self.value / self.bound) if self.bound > 0 else 0.0
 
     def record(self) -> dict[str, Any]:
         """As plain data."""
         return {
             "label": self.label,
             "space": self.space,
-            "value": self.value,
+            "value": self.objective,
             "bound": self.bound,
             "loss": self.loss,
             "reason": self.reason,
@@ -48,16 +41,15 @@ class Judgement(Shown):
 
     def blocks(self) -> Sequence[Block]:
         """One sentence."""
-        if not self.value:
-            return [f"{self.label}: nothing fits: {self.reason}"]
-        if self.value > self.bound:
-            more = self.value / self.bound - 1
-            return [f"{self.label} is {more:.1%} better than anything of {self.space}, proven"]
-        return [f"{self.label} is within {self.loss:.1%} of anything of {self.space}, proven"]
+        if not self.objective:
+            return [f"{self.label}: {self.distance}"]
+        return [f"{self.label} is {self.distance} of {self.space}, proven"]
 
 
 def judge_chip(run: str | Path, chip: str | Path | Chip, *, on_step: OnStep = ignore_step) -> Judgement:
     """How far a chip, with its own best plans, is from the best of a recorded search, by that search's bound.
+
+    What was measured is kept with the run, for its report and for the next time.
 
     Example:
         >>> import rephaze
@@ -78,15 +70,19 @@ def judge_chip(run: str | Path, chip: str | Path | Chip, *, on_step: OnStep = ig
 
     chosen = as_chip(chip)
     with RunStore.read(Path(run)) as store:
-        settings, result = store.info().settings, store.result()
+        info, result, held = store.info(), store.result(), store.known_chips()
+    settings = info.settings
     if result is None:
         raise RunError(f"{run}: has no answer yet; finish it with rephaze search --out {run} --resume")
     on_step(f"the best plans on {chosen.name}")
-    answer = Yardstick(SpaceEvaluator(settings)).with_searched_plans(chosen)
+    answer = next((one for one in held if one.chip == chosen), None)
+    if answer is None:
+        answer = Yardstick(SpaceEvaluator(settings)).with_searched_plans(chosen)
+        keep_measured(Path(run), info, [answer])
     return Judgement(
         label=chosen.name or "the chip",
         space=f"the {result.certificate.num_designs:,} designs for {', '.join(settings.models)}",
-        value=answer.objective,
+        objective=answer.objective,
         bound=result.bound,
         reason=answer.reason,
     )
@@ -133,7 +129,7 @@ def judge_plan(plan_file: str | Path) -> Judgement:
     return Judgement(
         label=str(plan_file),
         space=f"family {problem.options.family} of its problem",
-        value=1 / price.batch_s if price.fits else 0.0,
+        objective=1 / price.batch_s if price.fits else 0.0,
         bound=1 / best.bound_s,
         reason="" if price.fits else "the plan does not fit the memory",
     )

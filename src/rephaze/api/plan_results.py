@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from rephaze.api.present import Block, Shown
-from rephaze.types.placement import Placement, PlacementProblem, PricedPlan
+from rephaze.types.placement import Placement, PlacementProblem, Plan, PricedPlan
 
 if TYPE_CHECKING:
     from rephaze.measure.model_on_chip import UnprovenPass
@@ -37,6 +38,16 @@ class PlacedModel(Shown):
     def status(self) -> str:
         """``optimal``, ``feasible``, ``infeasible`` or ``cutoff``."""
         return str(self.placement.status)
+
+    @property
+    def plan(self) -> Plan | None:
+        """The plan, if there is one."""
+        return None if self.placement.best is None else self.placement.best.plan
+
+    @property
+    def batch_s(self) -> float:
+        """The time of a batch; infinite without a plan."""
+        return math.inf if self.placement.best is None else self.placement.best.batch_s
 
     def record(self) -> dict[str, Any]:
         """As plain data."""
@@ -78,6 +89,16 @@ class EvaluatedPlan(Shown):
     def status(self) -> str:
         """``feasible``, or ``infeasible`` if it does not fit."""
         return "feasible" if self.priced.fits else "infeasible"
+
+    @property
+    def plan(self) -> Plan:
+        """The plan that was given."""
+        return self.priced.plan
+
+    @property
+    def batch_s(self) -> float:
+        """The time of a batch."""
+        return self.priced.batch_s
 
     def record(self) -> dict[str, Any]:
         """As plain data."""

@@ -9,7 +9,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rephaze.api.chips import as_chip
-from rephaze.api.full_plans import FullAnswer, evaluate_full_plan, is_full, place_full_problem, placed_full
+from rephaze.api.full_choices import check_choices
+from rephaze.api.full_plans import (
+    FullAnswer,
+    evaluate_full_plan,
+    evaluated_full,
+    is_full,
+    place_full_problem,
+    placed_full,
+)
 from rephaze.api.plan_results import EvaluatedPlan, PlacedModel
 from rephaze.api.problem_files import BadProblem, answer_all
 from rephaze.api.schedules import OnStep, ignore_step
@@ -18,7 +26,7 @@ from rephaze.errors import SpecError
 from rephaze.types.checks import check_choice
 from rephaze.types.chip import Chip
 from rephaze.types.files import read_mapping
-from rephaze.types.full import PlanFamily
+from rephaze.types.full import FullPlan, FullProblem, PlanFamily
 from rephaze.types.placement import Placement, PlacementModel, PlacementProblem, Plan, PlanLimits, SolveStatus
 from rephaze.types.scenario import Scenario
 
@@ -43,8 +51,8 @@ def place_model(
     Example:
         >>> import rephaze
         >>> placed = rephaze.place_model("vit-large", "tpuv4", num_devices=8, global_batch=64, why="dp=2")
-        >>> placed.status, placed.placement.best.plan.pp, placed.alternative.placement.best.plan.pp
-        ('optimal', 8, 4)
+        >>> placed.status, placed.plan.dp, placed.alternative.placement.best.plan.dp
+        ('optimal', 8, 2)
 
     Args:
         model: A name of ``list_models``, or a graph file.
@@ -52,7 +60,8 @@ def place_model(
         num_devices: Chips in the cluster; None: as many as the scenario has.
         global_batch: Samples in a batch; None: the scenario's.
         scenario: Network, training and models of cost.
-        why: Choices to compare with the best plan, such as ``tp=8,pp=4,recompute=stage``.
+        why: Choices to compare with the best plan, such as ``tp=8,pp=4,recompute=stage``; of placement model
+            ``full`` any decision, or ``family`` alone for what it costs that plans can be launched.
         family: Which plans can be launched: ``any``, ``exact``, ``megatron``, ``torchtitan`` or ``maxtext``; for
             scenarios of placement model ``full``, whose plans section says it otherwise.
         time_limit_s: Under placement model ``full``, after so long the best plan found so far is given, with how
@@ -64,7 +73,7 @@ def place_model(
         return _placed_in_full(model, chip, setting, family, why, time_limit_s, on_step)
     if family is not None:
         rule = f"is for placement model full; scenario {setting.name} has {setting.placement_model}"
-        raise SpecError("family", family, rule, "leave it out, or choose scenario full")
+        raise SpecError("family", family, rule, "leave it out, or choose scenario default")
     limits = _ready(why, on_step)
     from rephaze.measure.model_on_chip import placement_on_chip
 
@@ -96,7 +105,9 @@ def _placed_in_full(
     if family is not None:
         check_choice("family", family, [str(one) for one in PlanFamily])
         scenario = replace(scenario, plans=replace(scenario.plans, family=PlanFamily(family)))
-    limits = parse_full_limits(why) if why else None
+    limits = parse_full_limits(why, scenario.plans.family) if why else None
+    if limits is not None:
+        check_choices(model, scenario, limits)
 
     def show(done: int, total: int) -> None:
         on_step(f"mapping and scheduling layers: {done} of {total} cuts and microbatch sizes")
@@ -114,12 +125,24 @@ def _placed_in_full(
     found = placed_full(label, on_chip.problem, limits)
     if found.price is None or not on_chip.is_unproven:
         return found
-    said = found.reason
+    reason = unproven_said(found.reason, len(on_chip.unproven), on_chip.num_passes)
     if on_chip.num_open:
-        said = f"time was up with {on_chip.num_open:,} cuts and microbatch sizes that may be faster"
-    elif on_chip.unproven:
-        said = f"schedules of {len(on_chip.unproven):,} of {on_chip.num_passes:,} layer passes not proven"
-    return replace(found, status="feasible", bound_s=min(found.bound_s, on_chip.bound_s), reason=said)
+        reason = f"time was up with {on_chip.num_open:,} cuts and microbatch sizes that may be faster"
+    return replace(found, status="feasible", bound_s=min(found.bound_s, on_chip.bound_s), reason=reason)
+
+
+def unproven_said(plan_search: str, num_unproven: int, num_passes: int) -> str:
+    """What keeps a plan on a chip from being proven: schedules of its layers, the search for the plan, or both.
+
+    Args:
+        plan_search: What the search over the layers' times left open, if anything.
+        num_unproven: Passes whose schedules are not proven shortest.
+        num_passes: Of all.
+    """
+    said = [f"schedules of {num_unproven:,} of {num_passes:,} layer passes not proven"] if num_unproven else []
+    said += [plan_search] if plan_search else []
+    # A cut that was solved beside others may have been left open where all together are not.
+    return "; ".join(said) or "not every plan of every cut and microbatch size was looked at"
 
 
 def place_problems(
@@ -152,36 +175,39 @@ def place_problems(
 
 
 def evaluate_plan(
-    problem: str | Path | Mapping[str, Any] | PlacementProblem,
-    plan: Plan | None = None,
+    problem: str | Path | Mapping[str, Any] | PlacementProblem | FullProblem,
+    plan: Plan | FullPlan | None = None,
     *,
     timeline: bool = False,
-) -> EvaluatedPlan:
+) -> EvaluatedPlan | FullAnswer:
     """The time of a batch and the memory of every stage under a given plan, and what to change if it does not fit.
 
     Example:
         >>> from dataclasses import replace
         >>> import rephaze
-        >>> from rephaze.types.placement import Recompute
         >>> placed = rephaze.place_model("vit-large", "tpuv4", num_devices=8, global_batch=64)
-        >>> best = placed.placement.best
-        >>> stages = tuple(replace(stage, recompute=Recompute.STAGE) for stage in best.plan.stages)
-        >>> other = rephaze.evaluate_plan(placed.problem, replace(best.plan, stages=stages))
-        >>> other.status, other.priced.batch_s > best.batch_s
+        >>> stages = tuple(replace(stage, keep=15) for stage in placed.plan.stages)  # replay as much as can be
+        >>> other = rephaze.evaluate_plan(placed.problem, replace(placed.plan, stages=stages))
+        >>> other.status, other.batch_s > placed.batch_s
         ('feasible', True)
 
     Args:
-        problem: A problem, as ``place_model`` gives it; or a plan file (``rephaze.placement-plan/1``) by path or
-            content, which holds problem and plan.
+        problem: A problem, as ``place_model`` gives it; or a plan file (``rephaze.placement-plan/1`` or ``/2``) by
+            path or content, which holds problem and plan.
         plan: The plan, unless a plan file gives it.
-        timeline: Also tell what every stage does when (cost model ``1f1b``).
+        timeline: Also tell what every stage does when (not of cost model ``paper``).
     """
-    if isinstance(problem, PlacementProblem):
+    if isinstance(problem, PlacementProblem | FullProblem):
         if plan is None:
             raise SpecError(
                 "plan", None, "is missing", "give it beside the problem, or a plan file instead of both"
             )
-        return _evaluated(problem, plan, timeline)
+        if isinstance(problem, FullProblem) and isinstance(plan, FullPlan):
+            return evaluated_full("plan", problem, plan, timeline=timeline)
+        if isinstance(problem, PlacementProblem) and isinstance(plan, Plan):
+            return _evaluated(problem, plan, timeline)
+        rule = "must be of the problem's cost model"
+        raise SpecError("plan", type(plan).__name__, rule, "take it from an answer to the same problem")
     if plan is not None:
         raise SpecError(
             "plan", plan, "comes with the plan file", "give a problem as a record to price another plan"
@@ -189,6 +215,9 @@ def evaluate_plan(
     from rephaze.place.problem_file import parse_plan
 
     data = dict(problem) if isinstance(problem, Mapping) else read_mapping(Path(problem))
+    if is_full(data):
+        label = "plan" if isinstance(problem, Mapping) else Path(problem).name
+        return evaluate_full_plan(label, data, timeline=timeline)
     return _evaluated(*parse_plan(data), timeline)
 
 

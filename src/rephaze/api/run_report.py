@@ -1,16 +1,18 @@
-"""The page of a recorded run: what the run holds, its blocks scheduled again, known chips beside its designs."""
+"""The page of a recorded run: what the run holds, its blocks scheduled again, known chips beside it."""
 
 from __future__ import annotations
 
-import math
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from rephaze.api.measured_chips import measured_chips
 from rephaze.errors import RephazeError, RunError
 from rephaze.types.stopping import UNSTOPPED, StoppedError, StopSignal
 
 if TYPE_CHECKING:
     from rephaze.report.search_plots import MarkedChip
+    from rephaze.types.comparison import ChipAnswer
+    from rephaze.types.plan_account import PlanAccount
     from rephaze.types.schedule import PassSchedule
     from rephaze.types.search import SearchResult, SearchSettings
 
@@ -18,14 +20,14 @@ REPORT_NAME = "report.html"
 
 
 def write_report(
-    run: Path, out: Path | None = None, known_chips_s: float = math.inf, stop: StopSignal = UNSTOPPED
+    run: Path, out: Path | None = None, known_chips_s: float = 0.0, stop: StopSignal = UNSTOPPED
 ) -> Path:
-    """Write the page of a recorded run, its blocks scheduled again, and return its path.
+    """Write the page of a recorded run, its plans priced and its blocks scheduled again, and return its path.
 
     Args:
         run: The run's folder.
         out: The page; None: ``report.html`` in the folder.
-        known_chips_s: Time for measuring known chips to mark among the designs.
+        known_chips_s: Time for measuring known chips that the run does not hold yet.
         stop: When the page must do with what is there.
     """
     from rephaze.report.search_plots import ExploredDesigns
@@ -33,7 +35,7 @@ def write_report(
     from rephaze.store.run_store import RunStore
 
     with RunStore.read(run) as reader:
-        info, result, designs = reader.info(), reader.result(), reader.designs()
+        info, result, designs, held = reader.info(), reader.result(), reader.designs(), reader.known_chips()
         if result is None:
             raise RunError(f"{run}: holds no answer yet; finish its search with rephaze search ... --resume")
         explored = designs and ExploredDesigns(
@@ -44,8 +46,9 @@ def write_report(
             bounds=reader.bounds(),
         )
         incumbents = reader.incumbents()
+    accounts, accounts_missing = _accounts(info.settings, result, stop)
     blocks, missing = _blocks(info.settings, result, stop)
-    marked = _marked(info.settings, known_chips_s, stop) if explored and result.chip else []
+    known = measured_chips(run, info, held, known_chips_s, stop) if result.chip else []
     records = SearchRecords(
         info=info,
         result=result,
@@ -53,9 +56,25 @@ def write_report(
         incumbents=incumbents,
         blocks=blocks,
         blocks_missing=missing,
-        marked=marked,
+        marked=[_marked(one) for one in known],
+        accounts=accounts,
+        accounts_missing=accounts_missing,
     )
     return write_search_report(out or run / REPORT_NAME, records)
+
+
+def _accounts(
+    settings: SearchSettings, result: SearchResult, stop: StopSignal
+) -> tuple[tuple[PlanAccount, ...], str]:
+    """Where time and memory of the winner's plans go, or nothing and why."""
+    from rephaze.study.plan_accounts import plan_accounts
+
+    try:
+        return plan_accounts(settings, result, stop), ""
+    except StoppedError:
+        return (), "There was no time left to split time and memory by cause: rephaze report does."
+    except RephazeError as error:
+        return (), f"Time and memory could not be split by cause: {error}"
 
 
 def _blocks(
@@ -72,14 +91,13 @@ def _blocks(
         return (), f"The layers could not be read again: {error}"
 
 
-def _marked(settings: SearchSettings, budget_s: float, stop: StopSignal) -> list[MarkedChip]:
-    """Known chips with the best plans of the search's models, for the picture of the designs."""
-    from rephaze.report.search_plots import MAX_AREA_FACTOR, MarkedChip
-    from rephaze.study.known_chips import measure_known_chips
+def _marked(found: ChipAnswer) -> MarkedChip:
+    from rephaze.report.search_plots import MarkedChip
 
-    try:
-        max_area_um2 = MAX_AREA_FACTOR * settings.scenario.space.area_limit_um2
-        found = measure_known_chips(settings, max_area_um2, budget_s, stop)
-    except RephazeError:  # the page says elsewhere which file is missing
-        return []
-    return [MarkedChip(name=one.chip.name, area_um2=one.area_um2, objective=one.objective) for one in found]
+    return MarkedChip(
+        name=found.chip.name,
+        area_um2=found.area_um2,
+        objective=found.objective,
+        bound=found.bound,
+        reason=found.reason,
+    )

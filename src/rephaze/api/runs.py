@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -90,13 +89,13 @@ class Run(Shown):
         )
 
     def report(
-        self, out: str | Path | None = None, *, known_chips_s: float = math.inf, stop: StopSignal = UNSTOPPED
+        self, out: str | Path | None = None, *, known_chips_s: float = 0.0, stop: StopSignal = UNSTOPPED
     ) -> Path:
         """Write the run as one page that opens without a network, and return its path.
 
         Args:
             out: The page; None: ``report.html`` in the run's folder.
-            known_chips_s: Time for measuring known chips to mark among the designs.
+            known_chips_s: Time for measuring known chips that the run does not hold yet; it holds them then.
             stop: When the page must do with what is there.
         """
         from rephaze.api.run_report import write_report

@@ -65,7 +65,7 @@ def load_scenario(name_or_path: str | Path = "default") -> Scenario:
         (1024, 4096)
 
     Args:
-        name_or_path: ``default``, ``paper``, or a ``.toml`` file of the same form.
+        name_or_path: ``default``, ``coarse``, ``paper``, or a ``.toml`` file of the same form.
     """
     from rephaze.hardware.scenarios import load_scenario as read_scenario
 

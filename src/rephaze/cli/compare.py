@@ -31,7 +31,9 @@ def compare(
     models: Annotated[
         list[str] | None, typer.Argument(help="Zoo names (rephaze models) or graph files.", metavar="MODEL...")
     ] = None,
-    scenario: Annotated[str | None, typer.Option(help="default, paper, or a scenario file (.toml).")] = None,
+    scenario: Annotated[
+        str | None, typer.Option(help="default, coarse, paper, or a scenario file (.toml).")
+    ] = None,
     budget: Annotated[int, typer.Option(help="Chips each searching baseline may look at.")] = DEFAULT_BUDGET,
     run: Annotated[
         list[Path] | None,

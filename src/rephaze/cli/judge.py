@@ -50,5 +50,5 @@ def judge(
             print_json(one.record())
         else:
             stdout.print(str(one), markup=False, highlight=False, soft_wrap=True)
-    if not all(one.value for one in found):
+    if not all(one.objective for one in found):
         raise typer.Exit(ExitCode.INFEASIBLE)

@@ -40,15 +40,16 @@ def place(
         str | None,
         typer.Option(
             "--family",
-            help="Plans that can be launched: any, exact, megatron, torchtitan, maxtext; with --scenario full.",
+            help="Plans that can be launched: any, exact, megatron, torchtitan, maxtext; not with scenario coarse "
+            "or paper.",
         ),
     ] = None,
     why: Annotated[
         str,
         typer.Option(
             "--why",
-            help="Compare with the best plan under these choices: tp, pp, dp, microbatch, recompute; of files of "
-            "format 2 any decision, or family=any for what it costs that a plan can be launched.",
+            help="Compare with the best plan under these choices: tp, pp, dp, microbatch, recompute; of scenario "
+            "default and files of format 2 any decision, or family for what it costs that plans can be launched.",
         ),
     ] = "",
     json: JsonOption = False,
@@ -61,7 +62,7 @@ def place(
     Examples: [bold]rephaze place gpt3.json --why tp=8,pp=4[/] |
     [bold]rephaze place llama.json --why sharding=weights,schedule=1f1b[/] |
     [bold]rephaze place gpt3-175b --chip tpuv4 --devices 1024 --global-batch 4096[/] |
-    [bold]rephaze place llama3-70b --chip h100 --scenario full --family megatron[/]
+    [bold]rephaze place llama3-70b --chip h100 --family megatron[/]
     """
     from rephaze.api import place_model
     from rephaze.api.full_plans import FullAnswer

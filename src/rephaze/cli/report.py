@@ -20,9 +20,17 @@ def report(
     out: Annotated[
         Path | None, typer.Option(help="Page to write; by default report.html in the run.", metavar="FILE.html")
     ] = None,
+    known_chips: Annotated[
+        float,
+        typer.Option(
+            help="Seconds for measuring known chips that the run does not hold yet; it holds them then.",
+            metavar="SECONDS",
+            min=0.0,
+        ),
+    ] = 0.0,
     json_output: JsonOption = False,
 ) -> None:
-    """Write a run's page: the answer, its certificate, the designs, the plans, a block's schedule.
+    """Write a run's page: the answer, its certificate, the designs, known chips, the plans, a block's schedule.
 
     The page holds everything it needs and opens without a network.
 
@@ -31,7 +39,7 @@ def report(
     from rephaze.api import open_run
 
     with step_status("writing the report", quiet=json_output):
-        path = open_run(run).report(out)
+        path = open_run(run).report(out, known_chips_s=known_chips)
     if json_output:
         print_json({"run": str(run), "out": str(path)})
     else:

@@ -24,8 +24,9 @@ if TYPE_CHECKING:
     from rephaze.api.search_results import Exploration
     from rephaze.types.search import SearchResult
 
-KNOWN_CHIPS_S = 2.0
-"""Time for known chips in the report: a search should not wait for more of them; rephaze report has all."""
+KNOWN_CHIPS_S = 3.0
+KNOWN_CHIPS_SHARE = 0.1
+"""Time for known chips when a search ends: so many seconds, or this part of the search's if that is more."""
 
 REPORT_S = 2.0
 """Time for schedules and known chips in the report of a search with a time limit."""
@@ -49,7 +50,10 @@ def search(
     scenario: Annotated[str | None, typer.Option(help="default, full, paper, or a scenario file (.toml).")] = None,
     family: Annotated[
         str | None,
-        typer.Option(help="Plans that can be launched: any, exact, megatron, torchtitan, maxtext; scenario full."),
+        typer.Option(
+            help="Plans that can be launched: any, exact, megatron, torchtitan, maxtext; not with scenario coarse "
+            "or paper."
+        ),
     ] = None,
     out: Annotated[Path | None, typer.Option(help="Folder to record the run in.", metavar="RUN")] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on with the run in --out.")] = False,
@@ -113,11 +117,11 @@ def search(
         stop = UNSTOPPED if time_limit is None else StopSignal(perf_counter() + REPORT_S)
         # Still under Ctrl-C's handler: pressed a moment too late it must not cost the answer.
         if json_output:
-            report = _write_report(out, quiet=True, stop=stop)
+            report = _write_report(out, quiet=True, stop=stop, search_s=result.search_s)
             print_json(_record(result) | {"report": None if report is None else str(report)})
         else:
             _print(result, out)
-            report = _write_report(out, quiet=False, stop=stop)
+            report = _write_report(out, quiet=False, stop=stop, search_s=result.search_s)
             if report is not None:
                 stdout.print(f"report in {report}", highlight=False, markup=False, soft_wrap=True)
     if result.chip is None:
@@ -181,7 +185,9 @@ def _progress(quiet: bool) -> Iterator[Any]:
         yield show
 
 
-def _write_report(out: Path | None, *, quiet: bool, stop: StopSignal = UNSTOPPED) -> Path | None:
+def _write_report(
+    out: Path | None, *, quiet: bool, stop: StopSignal = UNSTOPPED, search_s: float = 0.0
+) -> Path | None:
     """Write the run's page; what keeps it from being written must not take the answer away."""
     if out is None:
         return None
@@ -189,7 +195,8 @@ def _write_report(out: Path | None, *, quiet: bool, stop: StopSignal = UNSTOPPED
 
     try:
         with step_status("writing the report", quiet=quiet):
-            return open_run(out).report(known_chips_s=KNOWN_CHIPS_S, stop=stop)
+            known_chips_s = max(KNOWN_CHIPS_S, KNOWN_CHIPS_SHARE * search_s)
+            return open_run(out).report(known_chips_s=known_chips_s, stop=stop)
     except RephazeError as error:
         stderr.print(f"no report: {error}", highlight=False, markup=False, soft_wrap=True)
         return None

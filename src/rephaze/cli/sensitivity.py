@@ -27,7 +27,9 @@ def sensitivity(
     models: Annotated[
         list[str], typer.Argument(help="Zoo names (rephaze models) or graph files.", metavar="MODEL...")
     ],
-    scenario: Annotated[str | None, typer.Option(help="default, paper, or a scenario file (.toml).")] = None,
+    scenario: Annotated[
+        str | None, typer.Option(help="default, coarse, paper, or a scenario file (.toml).")
+    ] = None,
     knob: Annotated[
         list[str] | None,
         typer.Option(help="What to change: hbm, buffer, inner-links, outer-links, area; all unless given."),

@@ -23,7 +23,7 @@ def register(app: typer.Typer) -> None:
 
 
 def space(
-    scenario: Annotated[str, typer.Option(help="default, paper, or a scenario file (.toml).")] = "default",
+    scenario: Annotated[str, typer.Option(help="default, coarse, paper, or a scenario file (.toml).")] = "default",
     json_output: JsonOption = False,
 ) -> None:
     """Count the designs of a space: how many there are, how many fall to each limit, how large they are.

@@ -171,7 +171,7 @@ class ScenarioFile(_Strict):
     plans: PlansFile | None = None
 
 
-SCENARIOS = ("default", "full", "paper")
+SCENARIOS = ("default", "coarse", "paper")
 
 
 def load_scenario(name_or_path: str) -> Scenario:

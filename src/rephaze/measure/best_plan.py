@@ -88,6 +88,10 @@ class UnitSearch:
         self.best: BestPlan | None = None
         self.unproven = 0.0
         """The most that schedules not proven might still reach; zero if all that matter are."""
+        self.cut = 0.0
+        """The most that plans beyond a limit might reach, which were not looked for; zero if there are none."""
+        self._cut_units: list[int] = []
+        """Solved only below a limit."""
         self.finest = Stage(int(self.stage_u.max(initial=Stage.BOUNDED)))
         """The furthest any unit has come."""
 
@@ -99,7 +103,7 @@ class UnitSearch:
     @property
     def upper(self) -> float:
         """No plan does better, by all that is known now."""
-        return max(self._open_upper, self.value, self.unproven)
+        return max(self._open_upper, self.value, self.unproven, self.cut)
 
     @property
     def promise(self) -> float:
@@ -136,24 +140,37 @@ class UnitSearch:
         self.stage_u[self.work.units.index(other.best.unit)] = self.finest = Stage.SOLVED
         return other.best.unit
 
-    def refine(self) -> Unit | None:
-        """Take the most promising open unit one stage further; the unit if that solved it."""
+    def refine(self, limit_s: float = math.inf) -> Unit | None:
+        """Take the most promising open unit one stage further; the unit if that solved it.
+
+        Args:
+            limit_s: Plans that take longer are of no use, whatever they save.
+        """
         self.solver.stop.check()
         u = int(np.argmax(np.where(self.stage_u < Stage.SOLVED, self.upper_u, -1.0)))
         unit = self.work.units[u]
         # A slower plan of the same model is of no use, unless energy counts.
-        cutoff_s = self.best.answer.batch_s if self.best and not self.worth.is_per_watt else math.inf
+        best_s = self.best.answer.batch_s if self.best and not self.worth.is_per_watt else math.inf
+        cutoff_s = min(best_s, limit_s)
         stage = Stage(int(self.stage_u[u]) + 1)
         self.finest = max(self.finest, stage)
         if stage is Stage.MAPPED:
             self._map_class(int(self._class_of_u[u]))
         elif stage is Stage.SOLVED:
-            self._solve(unit, cutoff_s)
+            answer = self._solve(unit, cutoff_s)
+            if limit_s < best_s and math.isfinite(answer.bound_s):
+                self.cut = max(self.cut, min(float(self.upper_u[u]), self._at_best(limit_s)))
+                self._cut_units.append(u)
         else:
             self.upper_u[u] = min(self.upper_u[u], self._at_best(self._bound_s(unit, stage, cutoff_s)))
         # Only now: what is cut on the way keeps its bound.
         self.stage_u[u] = stage
         return unit if stage is Stage.SOLVED else None
+
+    def reopen(self) -> None:
+        """Have the units that were solved only below a limit solved once more."""
+        self.stage_u[self._cut_units] = Stage.HURRIED
+        self.cut, self._cut_units = 0.0, []
 
     def _map_class(self, k: int) -> None:
         """All units of the class at once: their passes are bounded as one."""
@@ -165,21 +182,20 @@ class UnitSearch:
                 self.stage_u[u] = Stage.MAPPED
 
     def _bound_s(self, unit: Unit, stage: Stage, cutoff_s: float) -> float:
+        k, bounds = self.work.class_of[unit.cut, unit.microbatch], self._finer.bounds
+        layer_s = LayerSeconds(bounds.forward_s_kct[k, 0], bounds.backward_s_kct[k, 0], bounds.input_s_kct[k, 0])
         if stage is Stage.PLACED:
-            k, bounds = self.work.class_of[unit.cut, unit.microbatch], self._finer.bounds
-            layer_s = LayerSeconds(
-                bounds.forward_s_kct[k, 0], bounds.backward_s_kct[k, 0], bounds.input_s_kct[k, 0]
-            )
             return self.solver.placed_bound_s(self.work, unit, self.memory, layer_s, cutoff_s)
-        return self.solver.hurried_bound_s(self.work, unit, self.memory, cutoff_s)
+        return self.solver.hurried_bound_s(self.work, unit, self.memory, cutoff_s, layer_s)
 
-    def _solve(self, unit: Unit, cutoff_s: float) -> None:
+    def _solve(self, unit: Unit, cutoff_s: float) -> UnitAnswer:
         answer = self.solver.solve(self.work, unit, self.memory, cutoff_s)
         if answer.bound_s < min(answer.batch_s, cutoff_s):
             self.unproven = max(self.unproven, self._at_best(answer.bound_s))
         value = self.worth.of_plan(answer.batch_s, answer.energy_per_sample_j)
         if value > self.value:
             self.best = BestPlan(value=value, unit=unit, answer=answer)
+        return answer
 
     def _at_best(self, batch_s: float) -> float:
         return self.worth.at_best(batch_s, self.least_j)

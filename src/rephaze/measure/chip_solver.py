@@ -119,6 +119,8 @@ class ChipSolver:
     ) -> float:
         """A batch time no plan of the unit beats if no pass is faster than given; ``cutoff_s`` if it is no less.
 
+        With a cutoff, where it says no more than that there may be a faster one, it may be a poor bound.
+
         Args:
             work: The model.
             unit: Of the model.
@@ -128,9 +130,24 @@ class ChipSolver:
         """
         return self.planner(work, unit, memory).placed_bound_s(layer_s, cutoff_s)
 
-    def hurried_bound_s(self, work: ModelWork, unit: Unit, memory: Memory, cutoff_s: float = math.inf) -> float:
-        """A batch time no plan of the unit beats, from what little work proves of the schedules."""
-        return self.planner(work, unit, memory).bound_s(Times.HURRIED, cutoff_s)
+    def hurried_bound_s(
+        self,
+        work: ModelWork,
+        unit: Unit,
+        memory: Memory,
+        cutoff_s: float = math.inf,
+        least_s: LayerSeconds | None = None,
+    ) -> float:
+        """A batch time no plan of the unit beats, from what little work proves of the schedules.
+
+        Args:
+            work: The model.
+            unit: Of the model.
+            memory: What plans must fit.
+            cutoff_s: Slower plans are of no use.
+            least_s: What passes take at least, as known before: enough for layers that occur once.
+        """
+        return self.planner(work, unit, memory).bound_s(Times.HURRIED, cutoff_s, least_s)
 
     def solve(self, work: ModelWork, unit: Unit, memory: Memory, cutoff_s: float) -> UnitAnswer:
         """The best plan of the unit, if it is below ``cutoff_s``."""
@@ -237,14 +254,20 @@ class ChipSolver:
         return kept[key]
 
     def pass_seconds(
-        self, work: ModelWork, cut: GraphCut, microbatch: int, direction: int, times: Times
+        self,
+        work: ModelWork,
+        cut: GraphCut,
+        microbatch: int,
+        direction: int,
+        times: Times,
+        kinds: Sequence[int] | None = None,
     ) -> Floats:
-        """Seconds by layer type; infinite where an operator cannot run.
+        """Seconds by layer type, of some or all; infinite where an operator cannot run.
 
         All but ``SCHEDULED`` are bounds: over the forms of a cut sequence the least.
         """
         cycles = []
-        for kind in range(len(work.passes(cut))):
+        for kind in range(len(work.passes(cut))) if kinds is None else kinds:
             self.stop.check()
             if times is Times.SCHEDULED:
                 cycles.append(self.pass_times(work, cut, microbatch, kind, direction).cycles)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Collection
 from dataclasses import dataclass
 from functools import cache
 
@@ -16,12 +17,15 @@ from rephaze.measure.pass_times import BACKWARD, FORWARD, INPUT_PART, LayerSecon
 from rephaze.measure.unit_answer import UnitAnswer
 from rephaze.place.full.price import price_full_plan
 from rephaze.place.full.solver import FullPlacement
-from rephaze.place.full.times import retimed_graph
+from rephaze.place.full.times import LayerTimes, retimed_graph
 from rephaze.types.full import FullPlan, FullPrice, FullProblem
 from rephaze.types.placement import SolveStatus
 from rephaze.types.search import ModelPlan, StagePlan
 
 Floats = NDArray[np.float64]
+
+NO_BOUND_S = 1e-300
+"""Every plan takes longer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,13 +48,44 @@ class FullPlanner:
         """A batch time no plan beats if no pass is faster than given; ``cutoff_s`` if it is no less."""
         if not (np.isfinite(layer_s.forward_s_t).all() and np.isfinite(layer_s.backward_s_t).all()):
             return math.inf
-        times = least_times(self.solver, self.work, self.unit, layer_s)
-        placer = self.work.full_placer(self.unit, self.memory)
-        return _bound_s(placer.solve(cutoff_s, [times.by_layer(self.work.layer_type_of)]))
+        placer, times = self.work.full_placer(self.unit, self.memory), self._least(layer_s, self._repeated)
+        if math.isinf(cutoff_s):
+            return placer.bound_s(cutoff_s, [times])
+        return NO_BOUND_S if placer.is_there(cutoff_s, [times]) else cutoff_s
 
-    def bound_s(self, times: Times, cutoff_s: float) -> float:
-        """A batch time no plan beats, from bounds on the passes."""
-        return self.placed_bound_s(self._layer_s(times), cutoff_s)
+    def bound_s(self, times: Times, cutoff_s: float, least_s: LayerSeconds | None = None) -> float:
+        """A batch time no plan beats, from bounds on the passes.
+
+        Args:
+            times: Which bounds.
+            cutoff_s: Slower plans are of no use.
+            least_s: Bounds that will do for layers that occur once; by default theirs are looked for too.
+        """
+        layer_s = self._layer_s(times) if least_s is None else self._repeated_s(times, least_s)
+        if not all(np.isfinite(times_t).all() for times_t in layer_s[:2]):
+            return math.inf
+        replayed = range(len(layer_s.forward_s_t)) if least_s is None else self._repeated
+        return self.work.full_placer(self.unit, self.memory).bound_s(cutoff_s, [self._least(layer_s, replayed)])
+
+    @property
+    def _repeated(self) -> list[int]:
+        """Layer types that occur more than once."""
+        repeated: list[int] = np.flatnonzero(np.bincount(np.array(self.work.layer_type_of)) > 1).tolist()
+        return repeated
+
+    def _least(self, layer_s: LayerSeconds, replayed: Collection[int]) -> LayerTimes:
+        times = least_times(self.solver, self.work, self.unit, layer_s, replayed)
+        return times.by_layer(self.work.layer_type_of)
+
+    def _repeated_s(self, times: Times, least_s: LayerSeconds) -> LayerSeconds:
+        """Bounds on both passes of layers that repeat; of all else those known before."""
+        unit, repeated = self.unit, self._repeated
+        found = LayerSeconds(*(known_t.copy() for known_t in least_s))
+        for direction in (FORWARD, BACKWARD):
+            own_t = found[direction]
+            finer = self.solver.pass_seconds(self.work, unit.cut, unit.microbatch, direction, times, repeated)
+            own_t[repeated] = np.maximum(own_t[repeated], finer)
+        return found
 
     def solve(self, cutoff_s: float) -> UnitAnswer:
         """The best plan, if it is below ``cutoff_s``."""

@@ -5,7 +5,7 @@ Axis letters: t = layer type, k = point of what to keep, v = layer, n = operator
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -80,10 +80,19 @@ def scheduled_times(solver: PassSource, work: ModelWork, unit: Unit) -> TypeTime
     )
 
 
-def least_times(solver: PassSource, work: ModelWork, unit: Unit, layer_s: LayerSeconds) -> TypeTimes:
+def least_times(
+    solver: PassSource, work: ModelWork, unit: Unit, layer_s: LayerSeconds, replayed: Collection[int]
+) -> TypeTimes:
     """Times with which no plan is slower than with the true ones, if no pass is shorter than given.
 
     Bytes at a position are the same on all chips, and replays rise with the times of operators.
+
+    Args:
+        solver: Of the chip.
+        work: The model.
+        unit: Of the model.
+        layer_s: The passes.
+        replayed: Layer types whose replays are looked at; those of others take no time.
     """
     forward_s_t, backward_s_t, input_s_t = layer_s
     kinds = range(len(forward_s_t))
@@ -91,7 +100,12 @@ def least_times(solver: PassSource, work: ModelWork, unit: Unit, layer_s: LayerS
         forward_s_t=forward_s_t,
         backward_s_t=backward_s_t,
         weight_backward_s_t=weight_part(backward_s_t, input_s_t),
-        lists=tuple(_least_list(solver, work, unit, kind, float(forward_s_t[kind])) for kind in kinds),
+        lists=tuple(
+            _least_list(solver, work, unit, kind, float(forward_s_t[kind]))
+            if kind in replayed
+            else _nothing_replayed(_positions(work, unit, kind))
+            for kind in kinds
+        ),
     )
 
 
@@ -101,9 +115,9 @@ def may_replay(work: ModelWork) -> bool:
 
 
 def _scheduled_list(solver: PassSource, work: ModelWork, unit: Unit, kind: int, forward_s: float) -> KeepList:
-    budget_k = work.keep_budgets(unit, kind)
+    budget_k = _positions(work, unit, kind)
     if not may_replay(work):
-        return _nothing_replayed(budget_k[:1])
+        return _nothing_replayed(budget_k)
     form = solver.fastest_form(work, unit.cut, unit.microbatch, kind).form
     times = solver.op_times(work, unit.cut, unit.microbatch, kind, form)
     sets = (work.first_form(unit.cut) if form == 0 else work.forms(unit.cut)[form]).keep_sets(kind)
@@ -115,9 +129,9 @@ def _scheduled_list(solver: PassSource, work: ModelWork, unit: Unit, kind: int, 
 
 def _least_list(solver: PassSource, work: ModelWork, unit: Unit, kind: int, forward_s: float) -> KeepList:
     """The same bytes, with no more to replay than on the true list."""
-    budget_k = work.keep_budgets(unit, kind)
+    budget_k = _positions(work, unit, kind)
     if not may_replay(work):
-        return _nothing_replayed(budget_k[:1])
+        return _nothing_replayed(budget_k)
     replay_s_k = least_replays(work, unit, kind, forward_s, lambda ops: solver.least_op_s(work, ops))
     return KeepList(budget_k, replay_s_k, np.zeros(len(budget_k)))
 
@@ -143,6 +157,11 @@ def least_replays(
         found.append(replay_s[_quickest(kept_bytes, budget_k)])
     least: Floats = np.minimum.reduce(found)
     return least
+
+
+def _positions(work: ModelWork, unit: Unit, kind: int) -> Floats:
+    """What a layer type keeps at each position it may have."""
+    return work.keep_budgets(unit, kind)[: None if may_replay(work) else 1]
 
 
 def _nothing_replayed(budget_k: Floats) -> KeepList:

@@ -10,7 +10,7 @@ from rephaze.types.cut import GraphCut
 from rephaze.types.graph import AttentionKind, ModelGraph
 from rephaze.types.placement import PlacementModel
 from rephaze.types.scenario import Scenario, TrainingSettings
-from rephaze.workload.passes.parallel import GraphCutter
+from rephaze.workload.passes.parallel import GraphCutter, is_expert_group
 
 
 def legal_cuts(base: ModelGraph, scenario: Scenario) -> Iterator[GraphCut]:
@@ -40,7 +40,8 @@ def legal_cuts(base: ModelGraph, scenario: Scenario) -> Iterator[GraphCut]:
                 if sp and base.seq_len % (tp * cp):
                     continue
                 for ep, etp in _expert_degrees(base, training, tp, sp, experts):
-                    if ep * (etp or 1) <= scenario.cluster.num_devices:
+                    num_devices = ep * (etp or 1)
+                    if num_devices <= scenario.cluster.num_devices and is_expert_group(num_devices, tp, cp):
                         num_before += 1
                         yield GraphCut(
                             tp=tp, sp=sp, cp=cp, ep=ep, etp=etp, imbalance_factor=training.imbalance_factor

@@ -12,6 +12,7 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import NDArray
 
+from rephaze.errors import SpecError
 from rephaze.measure.cut_forms import CutForm, CutForms
 from rephaze.measure.full_problem import full_graph, full_problem
 from rephaze.measure.keep_budgets import keep_budgets
@@ -107,6 +108,9 @@ class ModelWork:
             stop.check()
             self.first_form(cut)
         self.microbatches = tuple(b for b in training.microbatches if b <= training.global_batch)
+        if not self.microbatches:
+            rule = f"must have one that is no larger than the global batch of {training.global_batch}"
+            raise SpecError("microbatches", list(training.microbatches), rule)
         self.units = tuple(
             Unit(cut, microbatch, policy)
             for cut in self.cuts

@@ -72,6 +72,31 @@ def combine_on_chip(values: list[float], weights: tuple[float, ...], aggregate: 
     return float(combine(np.array(values)[:, None], weights, aggregate)[0])
 
 
+def needed_value(
+    values: list[float], m: int, least: float, weights: tuple[float, ...], aggregate: Aggregate
+) -> float:
+    """What one model must be worth for all together to be worth ``least``, the others as given.
+
+    Args:
+        values: Of each model; that of ``m`` is not looked at.
+        m: The model.
+        least: Of all together, above zero.
+        weights: One a model.
+        aggregate: How they are combined.
+    """
+    share_m = np.asarray(weights, dtype=np.float64) / sum(weights)
+    others = [at for at in range(len(values)) if at != m]
+    if any(values[at] <= 0 for at in others):
+        return math.inf
+    if aggregate is Aggregate.MEAN:
+        return float((least - sum(share_m[at] * values[at] for at in others)) / share_m[m])
+    if aggregate is Aggregate.GEOMEAN:
+        rest = math.log(least) - sum(share_m[at] * math.log(values[at]) for at in others)
+        # More than a float holds is more than any plan is worth.
+        return math.exp(min(rest / share_m[m], 700.0))
+    return least * weights[m]
+
+
 def idle_j_per_sample(cluster_idle_w: AmountT, batch_s: AmountT, global_batch: int) -> AmountT:
     """What idling chips of the whole cluster spend on each sample of a batch."""
     return cluster_idle_w * batch_s / global_batch
@@ -107,6 +132,17 @@ class ChipWorth:
             return 0.0
         idle_j = idle_j_per_sample(self.cluster_idle_w, batch_s, self.global_batch)
         return self.of_plan(batch_s, least_energy_per_sample_j + idle_j)
+
+    def longest_s(self, value: float, least_energy_per_sample_j: float) -> float:
+        """Batches that take longer are worth less than ``value``, if none has less dynamic energy."""
+        if value <= 0:
+            return math.inf
+        if not self.is_per_watt:
+            return self.global_batch * self.value_factor / value
+        if self.cluster_idle_w <= 0:
+            return math.inf
+        idle_j = 1.0 / value - least_energy_per_sample_j
+        return max(idle_j, 0.0) * self.global_batch / self.cluster_idle_w
 
 
 class Valuation:
@@ -178,6 +214,10 @@ class Valuation:
     def combined(self, values: list[float]) -> float:
         """The objective of one chip from each model's value on it."""
         return combine_on_chip(values, self.settings.weights, self.settings.aggregate)
+
+    def needed(self, values: list[float], m: int, least: float) -> float:
+        """What one model must be worth on a chip for the objective to be ``least``, the others as given."""
+        return needed_value(values, m, least, self.settings.weights, self.settings.aggregate)
 
     @cached_property
     def largest_factor_c(self) -> Floats:

@@ -80,9 +80,15 @@ class PassSource(Protocol):
         """The scheduled pass of a layer type, in the fastest form of the cut."""
 
     def pass_seconds(
-        self, work: ModelWork, cut: GraphCut, microbatch: int, direction: int, times: Times
+        self,
+        work: ModelWork,
+        cut: GraphCut,
+        microbatch: int,
+        direction: int,
+        times: Times,
+        kinds: Sequence[int] | None = None,
     ) -> Floats:
-        """Seconds by layer type; infinite where an operator cannot run."""
+        """Seconds by layer type, of some or all; infinite where an operator cannot run."""
 
     def fastest_form(self, work: ModelWork, cut: GraphCut, microbatch: int, kind: int) -> FastestForm:
         """Which form of a cut sequence a layer type runs in."""

@@ -43,7 +43,7 @@ class StagePlanner:
         placer = self.work.placer(self.unit, self.memory)
         return placer.solve([(forward_s_t[kinds], backward_s_t[kinds])], cutoff_s).bound_s
 
-    def bound_s(self, times: Times, cutoff_s: float) -> float:
+    def bound_s(self, times: Times, cutoff_s: float, _least_s: LayerSeconds | None = None) -> float:
         """A batch time no plan beats, from bounds on the passes."""
         forward_s_t, backward_s_t = self._columns(times)
         return self.placed_bound_s(LayerSeconds(forward_s_t, backward_s_t, np.zeros_like(forward_s_t)), cutoff_s)

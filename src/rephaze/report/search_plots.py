@@ -31,6 +31,11 @@ class MarkedChip:
     name: str
     area_um2: float
     objective: float
+    """Zero if some model has no plan on it."""
+    bound: float
+    """What its own plans might reach, had every schedule been proven."""
+    reason: str = ""
+    """Why a model has no plan."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True, slots=True)

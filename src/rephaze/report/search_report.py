@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from rephaze.report.gantt import gantt_figure
+from rephaze.report.known_chips import known_chips_body
 from rephaze.report.page import (
     Section,
     cards,
@@ -21,6 +22,7 @@ from rephaze.report.page import (
     table,
     write_page,
 )
+from rephaze.report.plan_sections import plans_body
 from rephaze.report.search_plots import (
     MAX_DROPPED,
     ExploredDesigns,
@@ -29,13 +31,14 @@ from rephaze.report.search_plots import (
     dropped_designs,
     fits_picture,
     progress_figure,
-    stages_figure,
 )
 from rephaze.store.record_json import to_json
+from rephaze.types.placement import PlacementModel
+from rephaze.types.plan_account import PlanAccount
 from rephaze.types.run_record import Incumbent, RunInfo
 from rephaze.types.schedule import PassSchedule
-from rephaze.types.search import Aggregate, ModelPlan, Objective, SearchResult, SearchSettings, SearchStatus
-from rephaze.units import FLOPS_PER_TFLOPS, GB, GHZ, GIB, MIB, S_PER_MS, S_PER_US, UM2_PER_MM2
+from rephaze.types.search import Aggregate, Objective, SearchResult, SearchSettings, SearchStatus
+from rephaze.units import FLOPS_PER_TFLOPS, GB, GHZ, GIB, MIB, S_PER_US, UM2_PER_MM2
 
 _UNITS = {
     Objective.THROUGHPUT: "samples/s",
@@ -71,6 +74,10 @@ class SearchRecords:
     """Why there are none, if there should be."""
     marked: Sequence[MarkedChip] = ()
     """Known chips to mark among the designs."""
+    accounts: Sequence[PlanAccount] = ()
+    """Where time and memory of the plans go, under cost model ``full``."""
+    accounts_missing: str = ""
+    """Why there are none, if there should be."""
 
 
 def write_search_report(path: Path, records: SearchRecords) -> Path:
@@ -92,7 +99,8 @@ def search_sections(records: SearchRecords) -> list[Section]:
         Section(title="The answer", body=_answer(settings, result)),
         Section(title="The certificate", body=_certificate(result)),
         Section(title="Designs", body=_designs(records)),
-        Section(title="Plans", body=_plans(result.plans)),
+        Section(title="Known chips", body=known_chips_body(records.marked, result, objective_unit(settings))),
+        Section(title="Plans", body=_plans(records)),
         Section(title="A block on the chip", body=_blocks(records)),
         Section(title="Best and bound over time", body=_progress(records)),
         Section(title="Settings and versions", body=_settings(records.info)),
@@ -186,11 +194,6 @@ def _designs(records: SearchRecords) -> str:
             else "."
         )
     )
-    if records.marked:
-        note += (
-            " Known chips have the best plans this cost model finds for them; with clocks, cores and memories of "
-            "their own they need not be designs of the space."
-        )
     left_out = [chip.name for chip in records.marked if not fits_picture(chip, explored.area_limit_um2)]
     if left_out:
         note += f" Known chips outside the picture: {', '.join(left_out)}."
@@ -200,47 +203,9 @@ def _designs(records: SearchRecords) -> str:
     return figure(plot) + paragraph(note, "note")
 
 
-def _plans(plans: Sequence[ModelPlan]) -> str:
-    if not plans:
-        return paragraph("There is no plan.")
-    header = ["model", "samples/s", "batch (ms)", "tp", "dp", "pp", "microbatch", "recompute", "HBM (GiB)"]
-    header.append("J/sample")
-    rows = [
-        [
-            plan.model,
-            f"{plan.samples_per_s:,.5g}",
-            f"{plan.batch_s / S_PER_MS:,.5g}",
-            *(f"{number:,}" for number in (plan.tp, plan.dp, plan.pp, plan.microbatch)),
-            plan.recompute,
-            f"{plan.hbm_bytes / GIB:,.4g}",
-            f"{plan.energy_per_sample_j:,.4g}",
-        ]
-        for plan in plans
-    ]
-    chosen = "".join(paragraph(f"{plan.model}: {plan.choices}.", "note") for plan in plans if plan.choices)
-    return table(header, rows) + chosen + "".join(_stages(plan) for plan in plans)
-
-
-def _stages(plan: ModelPlan) -> str:
-    header = ["stage", "first layer", "last layer", "layers", "chips", "load (ms)", "memory (GiB)", "recompute"]
-    rows = [
-        [
-            str(number),
-            stage.first_layer,
-            stage.last_layer,
-            f"{stage.num_layers:,}",
-            f"{stage.num_devices:,}",
-            f"{stage.load_s / S_PER_MS:,.4g}",
-            f"{stage.memory_bytes / GIB:,.4g}",
-            stage.recompute,
-        ]
-        for number, stage in enumerate(plan.stages, start=1)
-    ]
-    return (
-        heading(f"{plan.model}: stages")
-        + figure(stages_figure(plan))
-        + details(f"Stages of {plan.model} as a table", table(header, rows))
-    )
+def _plans(records: SearchRecords) -> str:
+    is_full = records.info.settings.scenario.placement_model is PlacementModel.FULL
+    return plans_body(records.result.plans, records.accounts, records.accounts_missing, is_full)
 
 
 def _blocks(records: SearchRecords) -> str:

@@ -33,7 +33,7 @@ Floats = NDArray[np.float64]
 BATCH_SIZE = 8
 """Designs solved between two looks at the incumbent."""
 REFINE_SIZE = 4096
-SHARPEN_SIZE = 64
+SHARPEN_SIZE = 256
 PREPARATION_GRACE_S = 2.0
 """The models' preparation may run over the limit by this much: without it there is not even a bound."""
 

@@ -39,6 +39,8 @@ class DesignSearch:
         smaller: Sequence[Memory],
     ) -> None:
         self.design, self.solver, self.valuation, self.smaller = design, solver, valuation, smaller
+        self._is_limited = True
+        """Whether plans too slow to reach the cutoff are not looked for."""
         worth = valuation.worth(design, memory.hbm_bytes)
         self.models = [
             UnitSearch(solver, work, memory, own, worth, valuation.least_j(work, design))
@@ -53,10 +55,31 @@ class DesignSearch:
                 return self._infeasible()
             if bound < cutoff * (1 - RELATIVE_SLACK):
                 return self._dropped(bound)
-            ahead = max(self.models, key=lambda model: model.promise)
-            if ahead.promise <= 1.0:
+            m = max(range(len(self.models)), key=lambda at: self.models[at].promise)
+            if self.models[m].promise > 1.0:
+                self.models[m].refine(self._limit_s(m, cutoff))
+            elif not any(model.cut > model.value for model in self.models):
                 return self._exact()
-            ahead.refine()
+            elif not any(model.unproven > model.value for model in self.models):
+                # Of that model no plan is quick enough to reach the cutoff, whatever rounding makes of it.
+                return self._dropped(min(bound, self._useless(cutoff)))
+            else:
+                # A schedule might be shorter than any that was found: the design stays, with the plans it has.
+                self._is_limited = False
+                for model in self.models:
+                    model.reopen()
+
+    def _limit_s(self, m: int, cutoff: float) -> float:
+        """With a longer batch of this model the design is dropped, however good the others turn out to be."""
+        if cutoff <= 0 or not self._is_limited:
+            return math.inf
+        model = self.models[m]
+        needed = self.valuation.needed([one.upper for one in self.models], m, self._useless(cutoff))
+        return model.worth.longest_s(needed, model.least_j)
+
+    def _useless(self, cutoff: float) -> float:
+        """The best of what is dropped for sure."""
+        return cutoff * (1 - 2 * RELATIVE_SLACK)
 
     def bound(self) -> float:
         """No plans of the design with this memory do better, by all that is known now."""

@@ -3,9 +3,9 @@
 The engine knows nothing of chips. It takes a coarse upper bound for each design, a function that refines bounds
 (many designs at once), one that sharpens refined ones (fewer at once), and one that solves designs exactly, or
 drops them when a finer bound still falls below the incumbent. Designs are refined by falling coarse bound,
-sharpened and solved by falling refined bound, in batches of fixed size, until no bound left can beat the
-incumbent. Batches depend only on bounds and on results of earlier batches, never on how many workers solved them:
-runs repeat.
+sharpened and solved by falling refined bound, in batches, until no bound left can beat the incumbent. Batches
+depend only on bounds and on results of earlier batches, never on how many workers solved them: runs repeat. The
+first ones are small: every bound is cheaper to ask for once there is an incumbent to hold it against.
 
 A search may be stopped at any moment, also within a batch: what was settled by then counts, what was cut stays
 open with its bound.
@@ -26,6 +26,8 @@ from rephaze.types.stopping import StoppedError
 # Bounds and exact values come from different sums of the same terms: a design is dropped only if its bound is
 # below the incumbent by more than rounding can explain.
 RELATIVE_SLACK = 1e-9
+FIRST_PART = 4
+"""Before there is an incumbent, batches of all kinds have this part of their size."""
 
 Floats = NDArray[np.float64]
 TieKey = Callable[[Evaluation], tuple[float, ...]]
@@ -102,28 +104,36 @@ def run_best_first(
         exhaustive: Solve every design, whatever its bound.
     """
     state = _State(coarse_d, tie_key, exhaustive)
+
+    def sized(size: int) -> int:
+        return size if state.incumbent is not None or exhaustive else max(1, size // FIRST_PART)
+
     remembered = {item.design: item for item in known}
     is_stopped = False
     while not (is_stopped or should_stop()):
         if state.must_refine():
-            chunk = state.take_unrefined(refine_size)
+            chunk = state.take_unrefined(sized(refine_size))
             try:
                 state.add_refined(chunk, coarse_d[chunk] if refine is None else refine(chunk))
             except StoppedError:
                 state.put_back(chunk)
                 is_stopped = True
             continue
-        if sharpen is not None and (chunk := state.take_blunt(batch_size, sharpen_size)):
+        if sharpen is not None and (chunk := state.take_blunt(sized(batch_size), sized(sharpen_size))):
             try:
                 state.add_sharpened(chunk, sharpen(chunk, -np.inf if exhaustive else state.objective))
             except StoppedError:
                 state.put_back_blunt(chunk)
                 is_stopped = True
             continue
-        batch = state.take_batch(batch_size)
+        batch = state.take_batch(sized(batch_size))
         if not batch:
             if drop is not None:
-                dropped = [drop(design, bound) for design, bound in state.below_threshold()]
+                dropped = [
+                    # What an earlier run found out of it may say more.
+                    _finer(remembered.get(design), drop(design, bound))
+                    for design, bound in state.below_threshold()
+                ]
                 state.absorb(dropped)
                 on_batch(dropped, state.progress())
             return state.outcome(is_complete=True)
@@ -183,7 +193,9 @@ class _State:
         return -self.pool[0][0] if self.pool else -np.inf
 
     def must_refine(self) -> bool:
-        """Whether an unrefined design might come before every refined one."""
+        """Whether an unrefined design might come before every refined one; the first batch need not wait."""
+        if self.pool and not self.evaluations and not self.exhaustive:
+            return False
         ahead = self.next_coarse
         return ahead > -np.inf and ahead >= self.threshold and ahead >= self.next_refined
 
@@ -294,6 +306,10 @@ class _State:
             refined=self.refined,
             unsettled={} if is_complete else finer,
         )
+
+
+def _finer(known: Evaluation | None, dropped: Evaluation) -> Evaluation:
+    return dropped if known is None or known.bound > dropped.bound else known
 
 
 def _solve(

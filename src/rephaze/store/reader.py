@@ -20,6 +20,7 @@ from rephaze.store.failures import reported
 from rephaze.store.record_json import Json, from_json
 from rephaze.store.schema import DB_NAME
 from rephaze.types.chip import ChipTable, FloatColumn
+from rephaze.types.comparison import ChipAnswer
 from rephaze.types.run_record import NOT_REMOVED, BoundTable, Incumbent, RunInfo, RunVersions
 from rephaze.types.search import Evaluation, SearchResult, SearchSettings
 
@@ -123,6 +124,12 @@ class RunReader:
         with self._reading():
             row = self._connection.execute("SELECT result FROM result").fetchone()
             return None if row is None else from_json(SearchResult, json.loads(row[0]))
+
+    def known_chips(self) -> tuple[ChipAnswer, ...]:
+        """Chips from outside the space, measured as its designs are, by name."""
+        with self._reading():
+            rows = self._connection.execute("SELECT answer FROM known_chips ORDER BY name").fetchall()
+            return tuple(from_json(ChipAnswer, json.loads(text)) for (text,) in rows)
 
     @contextmanager
     def _reading(self) -> Iterator[None]:

@@ -29,6 +29,7 @@ from rephaze.store.reader import CHIP_FIELDS, RunReader
 from rephaze.store.record_json import canonical_text, json_text, to_json
 from rephaze.store.schema import DatabaseState, inspect, migrate
 from rephaze.types.chip import ChipTable, FloatColumn
+from rephaze.types.comparison import ChipAnswer
 from rephaze.types.run_record import BoundTable, Incumbent, RunVersions
 from rephaze.types.search import Evaluation, SearchResult, SearchSettings
 
@@ -72,6 +73,20 @@ class RunStore(RunReader):
                 if state is DatabaseState.OLDER:
                     migrate(store._connection)
                 store._add_session(versions)
+        return store
+
+    @classmethod
+    def annotate(cls, folder: Path) -> Self:
+        """The run in ``folder``, to add what was found out beside its search; ``RunError`` while one goes on."""
+        check_is_run(folder)
+        with cls._opened(folder) as store:
+            state = inspect(store._connection, folder)
+            if state is DatabaseState.EMPTY:
+                raise RunError(f"{folder}: holds no run yet: its search ended before its first record")
+            make_writable(store._connection, folder)
+            if state is DatabaseState.OLDER:
+                with store._transaction("update the run to this format"):
+                    migrate(store._connection)
         return store
 
     @classmethod
@@ -240,6 +255,16 @@ class RunStore(RunReader):
                 )
         finally:
             self._connection.execute("PRAGMA synchronous = NORMAL")
+
+    def record_known_chips(self, answers: Iterable[ChipAnswer]) -> None:
+        """Keep chips from outside the space in one transaction; one of the same name is replaced."""
+        rows = [
+            (one.chip.name, float(one.objective), float(one.bound), json_text(to_json(one))) for one in answers
+        ]
+        with self._transaction("record known chips") as connection:
+            connection.executemany(
+                "INSERT OR REPLACE INTO known_chips (name, objective, bound, answer) VALUES (?, ?, ?, ?)", rows
+            )
 
     def _bound_name_id(self, name: str) -> int:
         self._connection.execute("INSERT OR IGNORE INTO bound_names (name) VALUES (?)", (name,))

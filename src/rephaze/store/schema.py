@@ -92,6 +92,18 @@ MIGRATIONS: tuple[Migration, ...] = (
             )""",
         ),
     ),
+    Migration(
+        name="known chips",
+        statements=(
+            # answer: the whole record as JSON; the other columns repeat what queries ask for.
+            """CREATE TABLE known_chips (
+                name TEXT PRIMARY KEY,
+                objective REAL NOT NULL,
+                bound REAL NOT NULL,
+                answer TEXT NOT NULL
+            )""",
+        ),
+    ),
 )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import time
+from collections.abc import Collection
 
 from rephaze.hardware.presets import load_presets, preset_chip
 from rephaze.search.evaluator import SpaceEvaluator
@@ -35,6 +36,8 @@ def measure_known_chips(
     max_area_um2: float = math.inf,
     budget_s: float = math.inf,
     stop: StopSignal = UNSTOPPED,
+    *,
+    without: Collection[str] = (),
 ) -> list[ChipAnswer]:
     """Known chips with their best plans, valued by the objective of the search.
 
@@ -43,12 +46,15 @@ def measure_known_chips(
         max_area_um2: Larger chips are left out.
         budget_s: After this no further chip is begun; the first always is.
         stop: Ends the work; chips measured by then are the answer.
+        without: Names of chips to pass over.
     """
     began = time.perf_counter()
     found: list[ChipAnswer] = []
     try:
         yardstick = Yardstick(SpaceEvaluator(settings, stop))
         for chip in known_chips(settings.scenario.space):
+            if chip.name in without:
+                continue
             if found and time.perf_counter() - began > budget_s:
                 break
             if yardstick.area_um2(chip) <= max_area_um2:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from enum import StrEnum
 
 from rephaze.types.added_later import ADDED_LATER
 from rephaze.types.chip import Chip
-from rephaze.types.full import DeviceOrder, PipelineSchedule, Sharding
+from rephaze.types.full import DeviceOrder, FullPlan, FullStage, PipelineSchedule, Sharding
 from rephaze.types.scenario import Scenario
 
 
@@ -120,6 +120,13 @@ class ModelPlan:
         if self.order is not DeviceOrder.DP_OUTER and self.dp > 1 and self.pp > 1:
             parts.append(str(self.order))
         return ", ".join(parts)
+
+    @property
+    def full_plan(self) -> FullPlan:
+        """Its decisions under cost model ``full``."""
+        names = [one.name for one in fields(FullPlan) if one.name != "stages"]
+        stages = tuple(FullStage(layers=stage.layers, keep=stage.keep) for stage in self.stages)
+        return FullPlan(**{name: getattr(self, name) for name in names}, stages=stages)
 
     @property
     def num_devices(self) -> int:

@@ -17,7 +17,7 @@ from rephaze.place.full.price import price_full_plan
 from rephaze.place.full.replay import replay_full_plan
 from rephaze.place.full.times import retimed_graph
 from rephaze.types.cut import GraphCut
-from rephaze.types.full import FullGraph, FullPlan, FullPrice, FullProblem, FullStage
+from rephaze.types.full import FullGraph, FullPlan, FullPrice, FullProblem
 from rephaze.types.placement import Recompute, RecomputePolicy
 from rephaze.types.search import ModelPlan
 from rephaze.verify.findings import Wrong, differs
@@ -67,7 +67,7 @@ def derive_full_plan(check: WinnerCheck, work: ModelWork, plan: ModelPlan, idle_
     problem = work.full_problem((unit,), Memory(plan.hbm_bytes, check.chip.hbm_bytes_per_s))
     graph = retimed_graph(problem.graphs[0], times.by_layer(work.layer_type_of))
     problem = problem.with_graphs((graph,))
-    decision = full_plan_of(plan)
+    decision = plan.full_plan
     check_plan(problem, graph, decision)
     price = price_full_plan(problem, graph, decision)
     return DerivedPlan(
@@ -76,26 +76,6 @@ def derive_full_plan(check: WinnerCheck, work: ModelWork, plan: ModelPlan, idle_
         plan=decision,
         price=price,
         energy_per_sample_j=_energy_j(work, unit, decision, chosen, lists, idle_w * price.batch_s),
-    )
-
-
-def full_plan_of(plan: ModelPlan) -> FullPlan:
-    """The decisions a recorded plan stands for."""
-    return FullPlan(
-        tp=plan.tp,
-        cp=plan.cp,
-        ep=plan.ep,
-        etp=plan.etp,
-        sp=plan.sp,
-        dp=plan.dp,
-        microbatch=plan.microbatch,
-        order=plan.order,
-        sharding=plan.sharding,
-        shard_group=plan.shard_group,
-        reshard=plan.reshard,
-        schedule=plan.schedule,
-        chunks=plan.chunks,
-        stages=tuple(FullStage(layers=stage.layers, keep=stage.keep) for stage in plan.stages),
     )
 
 

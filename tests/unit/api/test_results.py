@@ -208,6 +208,25 @@ def test_a_plan_is_priced_with_its_problem_or_from_a_file():
         rephaze.evaluate_plan({"format": "x"})
 
 
+@pytest.mark.parametrize("scenario", ["default", "coarse"])
+def test_an_answer_can_be_priced_again_under_either_cost_model(scenario):
+    placed = rephaze.place_model("vit-large", "tpuv4", num_devices=4, global_batch=16, scenario=scenario)
+    again = rephaze.evaluate_plan(placed.problem, placed.plan)
+    assert (again.status, again.plan) == ("feasible", placed.plan)
+    assert again.batch_s == pytest.approx(placed.batch_s, rel=1e-12)
+    assert placed.record()["gap"] == 0.0
+
+
+def test_a_plan_of_another_cost_model_is_refused():
+    full, coarse = (
+        rephaze.place_model("vit-large", "tpuv4", num_devices=2, global_batch=4, scenario=scenario)
+        for scenario in ("default", "coarse")
+    )
+    for problem, plan in ((full.problem, coarse.plan), (coarse.problem, full.plan)):
+        with pytest.raises(SpecError, match="must be of the problem's cost model"):
+            rephaze.evaluate_plan(problem, plan)
+
+
 def test_bad_problems_are_answers_of_their_own(tmp_path):
     (tmp_path / "p.json").write_text("{}")
     for answers in (map_gemms, place_problems):

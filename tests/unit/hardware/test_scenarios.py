@@ -27,10 +27,11 @@ def read(data):
     return scenario_from_mapping(data, name="mine", source="mine.toml")
 
 
-def test_the_default_scenario_holds_enums():
-    found = load_scenario("default")
-    assert found.estimate_model is EstimateModelName.DEFAULT
+def test_scenarios_hold_enums():
+    found, default = load_scenario("coarse"), load_scenario("default")
+    assert found.estimate_model is default.estimate_model is EstimateModelName.DEFAULT
     assert found.placement_model is PlacementModel.ONE_F_ONE_B
+    assert default.placement_model is PlacementModel.FULL
     assert found.all_cores_excludes is Exclusion.ENGINE
     assert found.attention is AttentionKind.FUSED
     assert found.space.area_model is AreaModel.CORRECTED
@@ -135,7 +136,7 @@ def test_a_file_is_named_after_its_stem(tmp_path):
 
 def test_what_is_no_scenario_is_refused():
     with pytest.raises(
-        SpecError, match="scenario is 'defualt': must be one of default, full, paper; did you mean 'default'"
+        SpecError, match="scenario is 'defualt': must be one of default, coarse, paper; did you mean 'default'"
     ):
         load_scenario("defualt")
     with pytest.raises(FileError, match="no such file"):

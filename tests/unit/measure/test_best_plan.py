@@ -40,7 +40,7 @@ class KnownAnswers:
     def placed_bound_s(self, _work, unit, _memory, _layer_s, _cutoff_s):
         return self.mapped[UNITS.index(unit)]
 
-    def hurried_bound_s(self, _work, unit, _memory, _cutoff_s):
+    def hurried_bound_s(self, _work, unit, _memory, _cutoff_s, _least_s):
         return self.hurried[self._note("hurried", unit)]
 
     def solve(self, _work, unit, memory, cutoff_s):
@@ -163,3 +163,34 @@ def test_what_is_cut_keeps_its_bound(search):
     with pytest.raises(StoppedError):
         found.run()
     assert found.upper == 60.0
+
+
+def test_plans_beyond_a_limit_are_not_looked_for_and_stay_in_the_bound(search):
+    solver = KnownAnswers(
+        bounds=[2.0, 3.0, 9.0],
+        mapped=[2.0, 3.0, 9.0],
+        hurried=[2.0, 3.0, 9.0],
+        solved=[(4.0, 1.0), (3.5, 1.0), (9.0, 1.0)],
+    )
+    one = search(solver)
+    while one.promise > 1.0 and one.upper > 60 / 3.0:
+        one.refine(limit_s=3.0)
+    # The first unit has no plan within the limit: none of its plans is worth more than the limit allows.
+    assert one.best is None
+    assert one.upper == pytest.approx(60 / 3.0)
+    assert one.cut == pytest.approx(60 / 3.0)
+    assert ("solved", 2) not in solver.asked
+
+
+def test_an_infeasible_unit_leaves_nothing_beyond_a_limit(search):
+    nothing = (math.inf, math.inf)
+    solver = KnownAnswers(
+        bounds=[2.0, math.inf, math.inf],
+        mapped=[2.0, math.inf, math.inf],
+        hurried=[2.0, math.inf, math.inf],
+        solved=[nothing, nothing, nothing],
+    )
+    one = search(solver)
+    while one.promise > 1.0:
+        one.refine(limit_s=3.0)
+    assert one.cut == one.upper == 0.0

@@ -72,7 +72,7 @@ def evaluator():
             "num_hbm_stacks": [2],
         },
     }
-    return SpaceEvaluator(resolve_settings(("bert-large",), changes=changes))
+    return SpaceEvaluator(resolve_settings(("bert-large",), scenario="coarse", changes=changes))
 
 
 @pytest.fixture(scope="module")

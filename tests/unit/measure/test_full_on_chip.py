@@ -10,7 +10,7 @@ from rephaze.hardware.scenarios import load_scenario
 from rephaze.measure.best_plan import UnitSearch
 from rephaze.measure.full_on_chip import full_placement_on_chip
 
-FULL = load_scenario("full")
+FULL = load_scenario("default")
 SMALL = replace(
     FULL,
     cluster=replace(FULL.cluster, num_devices=8),

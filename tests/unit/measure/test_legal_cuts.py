@@ -12,7 +12,7 @@ from rephaze.types.graph import ContextForm
 from rephaze.workload.passes.parallel import GraphCutter
 from rephaze.workload.zoo import load_model
 
-FULL = load_scenario("full")
+FULL = load_scenario("default")
 
 
 def cuts_of(model, **training):
@@ -21,7 +21,7 @@ def cuts_of(model, **training):
 
 
 def test_other_cost_models_know_tp_alone():
-    found = list(legal_cuts(load_model("llama2-7b"), load_scenario("default")))
+    found = list(legal_cuts(load_model("llama2-7b"), load_scenario("coarse")))
     assert found == [GraphCut(tp=tp) for tp in (1, 2, 4, 8)]
 
 
@@ -60,3 +60,14 @@ def test_attention_over_a_cut_sequence_has_three_forms_where_heads_allow():
     assert forms == [ContextForm.RING, ContextForm.GATHER, ContextForm.ULYSSES]
     odd = [graph.context_form for graph in cut_forms(GraphCutter(load_model("gpt2-xl")), GraphCut(cp=2))]
     assert odd == [ContextForm.RING, ContextForm.GATHER]  # 25 heads
+
+
+def test_experts_that_are_no_group_of_a_cut_sequence_are_left_out_and_nothing_else():
+    whole = replace(load_model("mixtral-8x7b"), seq_len=3 * 4096)
+    lists = {"tp_degrees": (1, 2), "cp_degrees": (1, 3), "ep_degrees": (1, 2, 4), "etp_degrees": (1, 2)}
+    scenario = replace(FULL, training=replace(FULL.training, **lists))
+    found, cutter = list(legal_cuts(whole, scenario)), GraphCutter(whole)
+    assert {(cut.tp, cut.ep) for cut in found if cut.cp == 3} == {(1, 1), (2, 1), (2, 2)}
+    assert {(cut.tp, cut.ep) for cut in found if cut.cp == 1} == {(tp, ep) for tp in (1, 2) for ep in (1, 2, 4)}
+    for cut in found:
+        assert list(cut_forms(cutter, cut))

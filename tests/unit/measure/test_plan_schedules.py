@@ -22,7 +22,9 @@ CERTIFICATE = Certificate(
 
 @pytest.fixture(scope="module")
 def settings():
-    return resolve_settings(("bert-large",), changes={"training": {"tp_degrees": [1, 2], "microbatches": [1, 2]}})
+    return resolve_settings(
+        ("bert-large",), scenario="coarse", changes={"training": {"tp_degrees": [1, 2], "microbatches": [1, 2]}}
+    )
 
 
 def result_with(chip):

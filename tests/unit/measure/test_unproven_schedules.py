@@ -68,11 +68,11 @@ def as_short_as_bounds(monkeypatch):
 
 
 def small(**search):
-    return search_cases.small_settings(1, "default", num_choices=1, num_devices=4, **search)
+    return search_cases.small_settings(1, "coarse", num_choices=1, num_devices=4, **search)
 
 
 def test_place_on_a_chip_is_optimal_only_with_proven_schedules(loosened):
-    model, scenario = search_cases.tiny_model("gpt", "default"), small().scenario
+    model, scenario = search_cases.tiny_model("gpt", "coarse"), small().scenario
     proven = placement_on_chip(model, TPUV4, scenario)
     assert (proven.unproven, proven.said) == ((), "")
     exact = find_placement(proven.problem)
@@ -88,8 +88,8 @@ def test_place_on_a_chip_is_optimal_only_with_proven_schedules(loosened):
 
 
 def test_the_command_says_what_is_not_proven(loosened):
-    arguments = ["place", search_cases.tiny_model("gpt", "default"), "--chip", "tpuv4", "--devices", "4"]
-    arguments += ["--global-batch", "8"]
+    arguments = ["place", search_cases.tiny_model("gpt", "coarse"), "--chip", "tpuv4", "--devices", "4"]
+    arguments += ["--global-batch", "8", "--scenario", "coarse"]
     answer = json.loads(CliRunner().invoke(app, [*arguments, "--json"]).stdout)
     assert (answer["status"], answer["gap"], answer["unproven_passes"]) == ("optimal", 0.0, [])
     loosened()
@@ -186,8 +186,8 @@ def test_a_chip_that_cannot_run_a_layer_is_infeasible_not_slow(monkeypatch):
         return replace(found, cycles=IMPOSSIBLE_CYCLES, bound_cycles=IMPOSSIBLE_CYCLES)
 
     monkeypatch.setattr(ChipSolver, "_form_times", form_times)
-    model = search_cases.tiny_model("gpt", "default")
-    assert placement_on_chip(model, TPUV4, load_scenario("default")).problem.graphs == ()
-    done = CliRunner().invoke(app, ["place", model, "--chip", "tpuv4"])
+    model = search_cases.tiny_model("gpt", "coarse")
+    assert placement_on_chip(model, TPUV4, load_scenario("coarse")).problem.graphs == ()
+    done = CliRunner().invoke(app, ["place", model, "--chip", "tpuv4", "--scenario", "coarse"])
     assert done.exit_code == 3
     assert "infeasible some operator can run on no core" in " ".join(done.stdout.split())

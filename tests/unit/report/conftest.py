@@ -43,7 +43,7 @@ def make_records():
 
 
 def search_records(name, *, has_chip, objective):
-    scenario = load_scenario("default")
+    scenario = load_scenario("coarse")
     settings = SearchSettings(
         models=(name,),
         weights=(1.0,),
@@ -101,8 +101,8 @@ def search_records(name, *, has_chip, objective):
         incumbents=[Incumbent(elapsed_s=3.0, objective=200.0, bound=400.0, design=1)] if has_chip else [],
         blocks=[pass_schedule(name)] if has_chip else [],
         marked=[
-            MarkedChip(name=name, area_um2=3e8, objective=150.0),
-            MarkedChip(name=f"far {name}", area_um2=9e8, objective=150.0),
+            MarkedChip(name=name, area_um2=3e8, objective=150.0, bound=150.0),
+            MarkedChip(name=f"far {name}", area_um2=9e8, objective=150.0, bound=165.0),
         ]
         if has_chip
         else [],

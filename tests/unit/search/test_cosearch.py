@@ -33,7 +33,7 @@ LATE_S = 3.0
 
 @pytest.fixture(scope="module")
 def asked():
-    return search_cases.small_settings(3, "default", num_choices=4)
+    return search_cases.small_settings(3, "coarse", num_choices=4)
 
 
 @pytest.fixture(scope="module")

@@ -11,6 +11,7 @@ from rephaze.search.cosearch import run_search
 from rephaze.search.scope import designs_scope, plans_scope
 from rephaze.search.settings import resolve_settings
 from rephaze.store.record_json import from_json, to_json
+from rephaze.types.full import PlanFamily
 from rephaze.types.search import Certificate, SearchStatus
 
 _spec = importlib.util.spec_from_file_location(
@@ -21,7 +22,7 @@ _spec.loader.exec_module(search_cases)
 
 
 def test_a_floor_is_named_where_there_is_one():
-    paper, default = (load_scenario(name).space for name in ("paper", "default"))
+    paper, default = (load_scenario(name).space for name in ("paper", "coarse"))
     assert designs_scope(paper) == (
         "area up to 278.83 mm² (paper model); none below a floor of 83.65 mm² but single-core chips"
     )
@@ -31,14 +32,16 @@ def test_a_floor_is_named_where_there_is_one():
 
 
 def test_the_plans_are_named_as_the_search_tries_them():
-    default = plans_scope(resolve_settings(("gpt2-xl",)))
+    default = plans_scope(resolve_settings(("gpt2-xl",), scenario="coarse"))
     assert default == (
         "tp 1, 2, 4, 8 where legal; microbatch 1, 2, 4, 8, 16, 32, 64; "
         "recompute none, block, stage (stage by stage); any dp, pp and stages under 1f1b"
     )
     paper = plans_scope(resolve_settings(("gpt2-xl",), scenario="paper"))
     assert "recompute none, stage (one for all stages); any dp, pp and stages under paper" in paper
-    watts = plans_scope(resolve_settings(("gpt2-xl",), changes={"search": {"objective": "per-watt"}}))
+    watts = plans_scope(
+        resolve_settings(("gpt2-xl",), scenario="coarse", changes={"search": {"objective": "per-watt"}})
+    )
     assert watts.endswith(
         "of each tp, microbatch and policy the fastest, every operator charged in its fastest mode"
     )
@@ -46,7 +49,7 @@ def test_the_plans_are_named_as_the_search_tries_them():
 
 @pytest.mark.parametrize("seed", range(3))
 def test_before_the_first_plan_nothing_is_near_the_best_and_all_may_be(seed):
-    found = run_search(search_cases.small_settings(seed, "default"), time_limit_s=0.0)
+    found = run_search(search_cases.small_settings(seed, "coarse"), time_limit_s=0.0)
     assert found.status is SearchStatus.UNKNOWN
     num_designs = found.certificate.num_designs
     assert num_designs
@@ -62,10 +65,17 @@ def test_where_nothing_fits_nothing_is_near_the_best():
 
 
 def test_a_certificate_of_an_older_run_still_opens():
-    certificate = run_search(search_cases.small_settings(0, "default")).certificate
+    certificate = run_search(search_cases.small_settings(0, "coarse")).certificate
     assert from_json(Certificate, to_json(certificate)) == certificate
     new = ("designs_scope", "plans_scope", "num_unproven", "num_open")
     old = {name: value for name, value in to_json(certificate).items() if name not in new}
     opened = from_json(Certificate, old)
     assert (opened.designs_scope, opened.plans_scope, opened.num_unproven) == ("", "", None)
     assert opened.num_within == certificate.num_within
+
+
+@pytest.mark.parametrize("family", list(PlanFamily))
+def test_the_certificate_of_model_full_names_the_family(family):
+    assert plans_scope(resolve_settings(("gpt2-xl",), scenario="default")).startswith("family exact ")
+    asked = resolve_settings(("gpt2-xl",), scenario="default", changes={"plans": {"family": str(family)}})
+    assert plans_scope(asked).startswith(f"family {family} of cost model full; ")

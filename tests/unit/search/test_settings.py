@@ -23,7 +23,6 @@ from rephaze.types.search import Aggregate, Objective, SearchSettings
 from rephaze.workload.zoo import load_model
 
 DEFAULT_TOML = files("rephaze.hardware").joinpath("data", "scenarios", "default.toml").read_text("utf-8")
-FULL_TOML = files("rephaze.hardware").joinpath("data", "scenarios", "full.toml").read_text("utf-8")
 WITHOUT_SPACE = (
     'space = "text"\n' + DEFAULT_TOML.split("[space]")[0] + "[cluster]" + DEFAULT_TOML.split("[cluster]")[1]
 )
@@ -198,7 +197,7 @@ def in_toml(section, field, value):
 
 def in_shipped_scenario(section, field, value):
     """A scenario file that ships and has such a section, with one field changed or added."""
-    whole = FULL_TOML if section == "plans" else DEFAULT_TOML
+    whole = DEFAULT_TOML
     line = f"{field} = {json.dumps(value)}"
     text, num_found = re.subn(rf"^{field} = .*$", line, whole, flags=re.MULTILINE)
     return text if num_found else whole.replace(f"[{section}]\n", f"[{section}]\n{line}\n")

@@ -43,7 +43,7 @@ OUTER = Outer(
 
 
 def test_a_scenario_survives_text():
-    for name in ("paper", "default"):
+    for name in ("paper", "coarse", "default"):
         scenario = load_scenario(name)
         assert from_json(Scenario, json.loads(json_text(to_json(scenario)))) == scenario
 

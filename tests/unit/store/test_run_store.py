@@ -10,11 +10,13 @@ import numpy as np
 import pytest
 
 from rephaze.errors import RunError
+from rephaze.hardware.presets import preset_chip
 from rephaze.hardware.scenarios import load_scenario
 from rephaze.hardware.space import enumerate_designs
 from rephaze.store import schema
 from rephaze.store.opening import is_run
 from rephaze.store.run_store import RunStore
+from rephaze.types.comparison import ChipAnswer
 from rephaze.types.run_record import NOT_REMOVED, BoundTable, Incumbent
 from rephaze.types.search import Certificate, SearchResult, SearchStatus
 
@@ -299,7 +301,7 @@ def test_a_newer_format_is_refused_and_an_older_one_updated(
     for attempt in (lambda: RunStore.read(folder), lambda: RunStore.resume(folder, settings, versions)):
         with pytest.raises(RunError) as error:
             attempt()
-        assert "format 2" in one_line(error)
+        assert f"format {len(schema.MIGRATIONS) + 1}" in one_line(error)
 
 
 def test_a_failed_migration_leaves_the_run_as_it_was(folder, settings, versions, store, monkeypatch):
@@ -366,3 +368,40 @@ def test_an_interrupt_in_a_record_undoes_it(store, make_evaluation):
 def test_the_same_process_cannot_open_a_run_twice(folder, settings, versions, store):
     with pytest.raises(RunError, match=f"process {os.getpid()}"):
         RunStore.resume(folder, settings, versions)
+
+
+def known(name, plan, objective=3.0):
+    chip = preset_chip(name)
+    return ChipAnswer(
+        chip=chip, area_um2=3e8, objective=objective, bound=objective * 1.1, plans=(plan, None), reason="no plan"
+    )
+
+
+def test_known_chips_are_added_after_the_search_and_replaced_by_name(folder, store, make_evaluation):
+    plan = make_evaluation(1).plans[0]
+    assert store.known_chips() == ()
+    with pytest.raises(RunError, match="process"):
+        RunStore.annotate(folder)
+    store.close()
+    with RunStore.annotate(folder) as opened:
+        opened.record_known_chips([known("tpuv4", plan), known("h100", plan)])
+    with RunStore.annotate(folder) as opened:
+        opened.record_known_chips([known("tpuv4", plan, objective=4.0)])
+    with RunStore.read(folder) as reader:
+        assert reader.known_chips() == (known("h100", plan), known("tpuv4", plan, objective=4.0))
+        assert reader.info().num_sessions == 1  # looking at chips is no session of the search
+
+
+def test_a_run_of_the_first_format_can_be_annotated(folder, settings, versions, make_evaluation, monkeypatch):
+    with monkeypatch.context() as earlier:
+        earlier.setattr(schema, "MIGRATIONS", schema.MIGRATIONS[:1])
+        RunStore.create(folder, settings, versions).close()
+    with RunStore.annotate(folder) as opened:
+        opened.record_known_chips([known("tpuv4", make_evaluation(1).plans[0])])
+        assert len(opened.known_chips()) == 1
+
+
+def test_there_is_nothing_to_annotate_without_a_run(tmp_path):
+    with pytest.raises(RunError):
+        RunStore.annotate(tmp_path)
+    assert not list(tmp_path.iterdir())

@@ -31,7 +31,7 @@ from rephaze.types.search import Objective
 from rephaze.units import GIB
 
 TRAINING = {"microbatches": [1], "tp_degrees": [1], "recompute": ["none", "stage"]}
-DEFAULT = {
+COARSE = {
     "num_tensor_cores": [4, 8],
     "tensor_width": [128],
     "tensor_depth": [128],
@@ -55,8 +55,8 @@ def yardstick_of(scenario, space, models=("bert-large",), **search):
 
 
 @pytest.fixture(scope="module")
-def default():
-    return yardstick_of("default", DEFAULT)
+def coarse():
+    return yardstick_of("coarse", COARSE)
 
 
 @pytest.fixture(scope="module")
@@ -69,7 +69,7 @@ def exact(yardstick, design):
     return yardstick.evaluator.evaluate(design, bounds, -math.inf)
 
 
-@pytest.mark.parametrize("scenario", ["default", "paper"])
+@pytest.mark.parametrize("scenario", ["coarse", "paper"])
 def test_a_design_measures_the_same_as_in_the_search(request, scenario):
     yardstick = request.getfixturevalue(scenario)
     for design in range(0, yardstick.evaluator.census.num_designs, 3):
@@ -81,14 +81,14 @@ def test_a_design_measures_the_same_as_in_the_search(request, scenario):
 
 @pytest.mark.parametrize("objective", [Objective.PER_AREA, Objective.PER_USD, Objective.PER_WATT])
 def test_other_objectives_measure_the_same_as_in_the_search(objective):
-    yardstick = yardstick_of("default", DEFAULT, objective=str(objective))
+    yardstick = yardstick_of("coarse", COARSE, objective=str(objective))
     found = exact(yardstick, 1)
     measured = yardstick.with_searched_plans(yardstick.evaluator.census.chips.chip(1))
     assert measured.objective == pytest.approx(found.objective, rel=1e-12)
 
 
-def test_tpuv4_is_the_papers_in_the_papers_space_and_the_preset_elsewhere(default, paper):
-    assert tpuv4_of(default.settings.scenario.space) == preset_chip("tpuv4")
+def test_tpuv4_is_the_papers_in_the_papers_space_and_the_preset_elsewhere(coarse, paper):
+    assert tpuv4_of(coarse.settings.scenario.space) == preset_chip("tpuv4")
     space = paper.settings.scenario.space
     chip = tpuv4_of(space)
     assert (chip.num_tensor_cores, chip.num_lanes, chip.hbm_bytes) == (8, 256, 32 * GIB)
@@ -179,12 +179,12 @@ def test_factors_multiply_to_the_gain_and_the_search_is_best(paper):
         assert step.exceeds_area_limit == (step.answer.area_um2 > limit_um2 * (1 + 1e-12))
 
 
-def test_without_an_expert_plan_the_split_starts_at_the_searched_plan(default):
+def test_without_an_expert_plan_the_split_starts_at_the_searched_plan(coarse):
     chip = preset_chip("tpuv4")
-    searched = default.with_searched_plans(chip)
+    searched = coarse.with_searched_plans(chip)
     missing = replace(searched, objective=0.0, plans=(None,), reason="no expert plan is published")
-    winner = default.with_searched_plans(replace(chip, hbm_bytes_per_s=2 * chip.hbm_bytes_per_s))
-    gains = split_gain(default, missing, searched, winner)
+    winner = coarse.with_searched_plans(replace(chip, hbm_bytes_per_s=2 * chip.hbm_bytes_per_s))
+    gains = split_gain(coarse, missing, searched, winner)
     assert gains.start == TPUV4_SEARCHED
     assert "no expert plan is published" in gains.note
     assert gains.total_gain_factor == pytest.approx(math.prod(step.gain_factor for step in gains.steps))
@@ -192,19 +192,19 @@ def test_without_an_expert_plan_the_split_starts_at_the_searched_plan(default):
     assert gains.steps[-1].gain_factor == pytest.approx(gains.total_gain_factor)
 
 
-def test_a_chip_on_the_way_that_runs_nothing_counts_with_the_next_change(default, monkeypatch):
+def test_a_chip_on_the_way_that_runs_nothing_counts_with_the_next_change(coarse, monkeypatch):
     chip = preset_chip("tpuv4")
-    searched = default.with_searched_plans(chip)
+    searched = coarse.with_searched_plans(chip)
     winner = replace(searched, objective=2 * searched.objective)
 
     def nothing(way: object) -> ChipAnswer:
         return replace(searched, chip=way, objective=0.0, plans=(None,))
 
-    monkeypatch.setattr(default, "with_searched_plans", nothing)
-    gains = split_gain(default, searched, searched, winner)
+    monkeypatch.setattr(coarse, "with_searched_plans", nothing)
+    gains = split_gain(coarse, searched, searched, winner)
     assert [step.cause for step in gains.steps] == ["placement", "vector lanes and MACs and buffer and HBM"]
     assert gains.steps[-1].gain_factor == 2.0
-    assert split_gain(default, searched, replace(searched, objective=0.0), winner) is None
+    assert split_gain(coarse, searched, replace(searched, objective=0.0), winner) is None
 
 
 def test_sharing_costs_nobody_less_than_nothing():
@@ -218,9 +218,9 @@ def test_sharing_costs_nobody_less_than_nothing():
     assert compare_baselines(yardstick.settings, budget=1).sharing == ()
 
 
-def test_runs_of_other_settings_are_refused(default, tmp_path):
+def test_runs_of_other_settings_are_refused(coarse, tmp_path):
     result = None
-    both = replace(default.settings, models=("bert-large", "opt-350m"), weights=(1.0, 1.0))
+    both = replace(coarse.settings, models=("bert-large", "opt-350m"), weights=(1.0, 1.0))
     common = RecordedRun(folder=tmp_path / "both", settings=both, result=result)
     own = RecordedRun(folder=tmp_path / "own", settings=own_settings(both, "opt-350m"), result=result)
     assert common_run([own, common]) is common
@@ -229,4 +229,4 @@ def test_runs_of_other_settings_are_refused(default, tmp_path):
     with pytest.raises(SpecError, match="other settings"):
         common_run([common, replace(own, settings=replace(own.settings, objective=Objective.PER_AREA))])
     with pytest.raises(SpecError, match="at least 1"):
-        compare_baselines(default.settings, budget=0)
+        compare_baselines(coarse.settings, budget=0)

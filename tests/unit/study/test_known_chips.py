@@ -18,7 +18,7 @@ _spec.loader.exec_module(search_cases)
 
 @pytest.fixture(scope="module")
 def asked():
-    return search_cases.small_settings(5, "default", num_choices=1)
+    return search_cases.small_settings(5, "coarse", num_choices=1)
 
 
 def test_every_preset_without_blanks_is_known_tpuv4_first(asked):
@@ -46,3 +46,8 @@ def test_chips_too_large_are_left_out(asked):
     assert {"tpuv4", "tpuv3"} <= {answer.chip.name for answer in found}
     assert all(answer.area_um2 <= tpuv4.area_um2 for answer in found)
     assert "h100" not in {answer.chip.name for answer in found}
+
+
+def test_chips_that_were_measured_before_are_passed_over(asked):
+    (answer,) = measure_known_chips(asked, budget_s=0.0, without={"tpuv4"})
+    assert answer.chip.name == "a100-80gb"

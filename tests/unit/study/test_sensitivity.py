@@ -16,7 +16,7 @@ _spec.loader.exec_module(search_cases)
 
 
 def test_more_of_anything_never_hurts_and_less_never_helps():
-    settings = search_cases.small_settings(3, "default")
+    settings = search_cases.small_settings(3, "coarse")
     found = study_sensitivity(settings, factors=(0.5, 4.0))
     assert [one.knob for one in found.changes[::2]] == list(knobs_of(settings.scenario))
     for one in found.changes:
@@ -29,7 +29,7 @@ def test_more_of_anything_never_hurts_and_less_never_helps():
 
 @pytest.mark.parametrize("name", sorted(KNOBS))
 def test_a_knob_changes_one_thing_and_back(name):
-    scenario = search_cases.small_settings(3, "default").scenario
+    scenario = search_cases.small_settings(3, "coarse").scenario
     assert KNOBS[name](scenario, 1.0) == scenario
     changed = KNOBS[name](scenario, 2.0)
     assert (changed != scenario) == (name in knobs_of(scenario))

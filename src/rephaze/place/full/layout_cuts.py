@@ -106,6 +106,8 @@ class State(NamedTuple):
     """Where each stage starts, and its point of ``keep``."""
     may_be: NDArray[np.bool_]
     """Whether there may be plans above the limit."""
+    any_will_do: NDArray[np.bool_]
+    """Whether to stop at the first plan below the limit."""
 
 
 class Layout(NamedTuple):
@@ -144,6 +146,19 @@ def _walked_floors(line: Line, layout: Layout, room: Room) -> Floors:
 
 
 @inner_in_place
+def _walked_layout(problem: Problem, row: Ints, limit_s: float, state: State, room: Room) -> tuple[bool, Layout]:
+    """The layout of a row, its floors those of its line, and whether it may be below the limit."""
+    layout = _layout_of(problem, row)
+    if layout.bound_s < limit_s:
+        line = line_of(problem.lines, problem.times, row[GRAPH])
+        floors = _walked_floors(line, layout, room)
+        if floor_time(floors, layout.shape) * (1 - ROUNDING) < limit_s:
+            return True, Layout(layout.shape, layout.costs, floors, layout.bound_s)
+    state.may_be[0] = True
+    return False, layout
+
+
+@inner_in_place
 def _keep_best(time_s: float, row: Ints, cut_qc: Ints, state: State) -> None:
     state.best_s[0] = time_s
     for c in range(state.cut_qc.shape[1]):
@@ -160,16 +175,14 @@ def cut_layouts(problem: Problem, row_yq: Ints, first: int, state: State, tools:
     """
     room, floor_q, has_equal_blocks = tools.room, tools.floor_q, problem.has_equal_blocks
     for y in range(first, len(row_yq)):
-        layout, limit_s = _layout_of(problem, row_yq[y]), state.best_s[0]
-        if layout.bound_s >= limit_s:
-            state.may_be[0] = True
+        if state.any_will_do[0] and state.row_q[GRAPH] >= 0:
+            break
+        limit_s = state.best_s[0]
+        may_win, layout = _walked_layout(problem, row_yq[y], limit_s, state, room)
+        if not may_win:
             continue
-        g, shape, costs = row_yq[y, GRAPH], layout.shape, layout.costs
+        g, shape, costs, floors = row_yq[y, GRAPH], layout.shape, layout.costs, layout.floors
         line, ties = line_of(problem.lines, problem.times, g), ties_of(problem.lines, g)
-        floors = _walked_floors(line, layout, room)
-        if floor_time(floors, shape) * (1 - ROUNDING) >= limit_s:
-            state.may_be[0] = True
-            continue
         pp, count, message_s = shape.pp, shape.num_microbatches, floors.message_s
         most_s = most_load_s(floors, shape, limit_s) * (1 + ROUNDING)
         asked = Asked(pp, 1, count, shape.schedule, limit_s, most_s, message_s, -1)
@@ -202,16 +215,14 @@ def list_cuts(problem: Problem, row_yq: Ints, before_s: float, state: State, too
     """
     room, sums = tools.room, tools.sums
     for y in range(len(row_yq)):
-        layout, limit_s = _layout_of(problem, row_yq[y]), max(state.best_s[0], before_s)
-        if layout.bound_s >= limit_s:
-            state.may_be[0] = True
+        if state.any_will_do[0] and state.row_q[GRAPH] >= 0:
+            break
+        limit_s = max(state.best_s[0], before_s)
+        may_win, layout = _walked_layout(problem, row_yq[y], limit_s, state, room)
+        if not may_win:
             continue
-        g, shape, costs = row_yq[y, GRAPH], layout.shape, layout.costs
+        g, shape, costs, floors = row_yq[y, GRAPH], layout.shape, layout.costs, layout.floors
         line, ties = line_of(problem.lines, problem.times, g), ties_of(problem.lines, g)
-        floors = _walked_floors(line, layout, room)
-        if floor_time(floors, shape) * (1 - ROUNDING) >= limit_s:
-            state.may_be[0] = True
-            continue
         if shape.schedule == INTERLEAVED and limit_s < np.inf:
             state.may_be[0] = True
             if not may_interleave(line, costs, floors, shape, limit_s):

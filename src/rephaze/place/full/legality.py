@@ -74,6 +74,11 @@ def graph_of_plan(problem: FullProblem, asked: dict[str, Any]) -> FullGraph:
     wanted = tuple(asked[field] for field in fields)
     known = [tuple(getattr(graph, field) for field in fields) for graph in problem.graphs]
     if wanted not in known:
+        for at, field in enumerate(fields):
+            alike = [one[at] for one in known if one[:at] + one[at + 1 :] == wanted[:at] + wanted[at + 1 :]]
+            if alike:
+                rule = f"must be one of the problem's graphs, which beside the other degrees have {_some(alike)}"
+                raise SpecError(f"plan.{field}", wanted[at], rule)
         listed = "; ".join(", ".join(f"{f} {v}" for f, v in zip(fields, one, strict=True)) for one in known[:8])
         raise SpecError(
             "plan", dict(zip(fields, wanted, strict=True)), f"must be one of the problem's graphs: {listed}"
@@ -158,7 +163,7 @@ def _check_chunks(problem: FullProblem, graph: FullGraph, plan: FullPlan) -> Non
 def _some(values: Sequence[int]) -> str:
     """The first few of the legal values."""
     more = ", ..." if len(values) > MOST_LISTED else ""
-    return (", ".join(map(str, values[:MOST_LISTED])) + more) or "none"
+    return (", ".join(str(value).lower() for value in sorted(values)[:MOST_LISTED]) + more) or "none"
 
 
 def _check_sharding(plan: FullPlan) -> None:

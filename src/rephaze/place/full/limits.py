@@ -45,8 +45,17 @@ class Degrees(Protocol):
         """Stages."""
 
 
-def parse_full_limits(text: str) -> FullLimits:
-    """The choices in text such as ``tp=8,sharding=weights,schedule=1f1b``; each name at most once."""
+def parse_full_limits(text: str, own: PlanFamily = PlanFamily.EXACT) -> FullLimits:
+    """The choices in text such as ``tp=8,sharding=weights,schedule=1f1b``; each name at most once.
+
+    ``family`` alone asks what it costs that plans can be launched: against any plan, or of any plan against exact.
+
+    Args:
+        text: What was asked.
+        own: The family of the problem.
+    """
+    if text.strip() == "family":
+        return FullLimits(family=PlanFamily.EXACT if own is PlanFamily.ANY else PlanFamily.ANY)
     known = [field.name for field in fields(FullLimits)]
     chosen: dict[str, Any] = {}
     for part in text.split(","):

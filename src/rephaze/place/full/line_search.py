@@ -217,6 +217,7 @@ class LineSearch:
             row_q=np.zeros(NUM_ROW, dtype=np.int64),
             cut_qc=np.zeros_like(self._tools.sums.best_qc),
             may_be=np.zeros(1, dtype=np.bool_),
+            any_will_do=np.zeros(1, dtype=np.bool_),
         )
         num_items = most_items(len(tables.degrees.dp_d), num_layers, len(chunks))
         self._listing = Listing(
@@ -230,8 +231,10 @@ class LineSearch:
             run_kq=np.zeros((num_points, NUM_POINT)),
         )
 
-    def run(self, times: Times, totals: Totals, choices: Choices, cutoff_s: float) -> State:
-        """The fastest plan below the cutoff; its time is infinite where there is none."""
+    def run(
+        self, times: Times, totals: Totals, choices: Choices, cutoff_s: float, *, any_will_do: bool = False
+    ) -> State:
+        """The fastest plan below the cutoff, or some plan; its time is infinite where there is none."""
         lines, state = self._lines, self._state
         work_s_g = totals.total_gq[:, FORWARD_S] + totals.total_gq[:, BACKWARD_S]
         # Device time: no plan has more devices than there are, nor fewer microbatches in all.
@@ -239,7 +242,8 @@ class LineSearch:
         bound_s_g = lines.count_g * work_s_g * devices_g * (1 - ROUNDING)
         order = Order(np.argsort(bound_s_g), bound_s_g, 0)
         least_s, step = float(bound_s_g.min()), FIRST_STEP
-        threshold_s = least_s * (1 + step)
+        threshold_s = cutoff_s if any_will_do else least_s * (1 + step)
+        state.any_will_do[0] = any_will_do
         while True:
             is_last = not 0 < threshold_s <= LAST_THRESHOLD * least_s or threshold_s >= cutoff_s
             # What a round with a lower threshold left open, this one looks at again.

@@ -51,6 +51,8 @@ class LineAnswer:
     position: int
     """Of its graph; -1: there is none."""
     plan: FullPlan | None
+    batch_s: float
+    """Of the plan, as the search adds it up: its price but for rounding; infinite if there is none."""
     open_s: float
     """The least bound of layouts solved only over cuts of equal numbers of blocks; infinite if there are none."""
     unsolved_s: float
@@ -78,19 +80,22 @@ class LineSolver:
         self._searches: dict[int, LineSearch] = {}
         """By the number of points of ``keep``."""
 
-    def solve(self, times: Times, cutoff_s: float, memory_bytes: float) -> LineAnswer:
-        """The fastest plan below the cutoff in so much memory."""
+    def solve(
+        self, times: Times, cutoff_s: float, memory_bytes: float, *, any_will_do: bool = False
+    ) -> LineAnswer:
+        """The fastest plan below the cutoff in so much memory, or some plan: the first that is found."""
         figures = self.choices.figures._replace(memory_bytes=memory_bytes)
         choices = self.choices._replace(figures=figures)
         totals = graph_totals(self.lines, times)
         num_points = times.kept_bytes_vk.shape[1]
         if num_points not in self._searches:
             self._searches[num_points] = LineSearch(self.lines, self.tables, num_points, choices.chunks)
-        answer = self._searches[num_points].run(times, totals, choices, cutoff_s)
+        answer = self._searches[num_points].run(times, totals, choices, cutoff_s, any_will_do=any_will_do)
         g = int(answer.row_q[GRAPH])
         return LineAnswer(
             position=g,
             plan=None if g < 0 else self._plan(self.graphs[g], answer),
+            batch_s=math.inf if g < 0 else float(answer.best_s[0]),
             open_s=float(answer.best_s[1]),
             unsolved_s=float(answer.best_s[2]),
             may_exist=bool(answer.may_be[0]),

@@ -44,6 +44,14 @@ _SCHEDULE_RULES = {
     PipelineSchedule.ZERO_BUBBLE: "zero-bubble takes weight_backward_s in every layer, one chunk a device, and no "
     "weights gathered for every pass",
 }
+_GRAPH_RULES = {
+    "tp": "shard every layer evenly",
+    "sp": "be off at tp 1",
+    "cp": "divide the sequence",
+    "ep": "divide the number of experts",
+    "etp": "divide tp",
+    "microbatch": "be no larger than the batch",
+}
 _CHOICE_RULES = {
     "order": "the graph's collectives or the family want the other one",
     "sharding": "one replica is not sharded, more as the family allows",
@@ -75,17 +83,24 @@ def why_choices_fail(problem: FullProblem, limits: FullLimits) -> Obstacle:
     if least is not None:
         return _lacking_memory(limited, least)
     chosen = chosen_of(limits)
+    beside = " beside the other choices" if len(chosen) > 1 else ""
     for name, value in chosen.items():
-        others = limited_problem(problem, replace(limits, **{name: None}))
-        legal = _legal_values(others, name)
+        legal = _legal_values(limited_problem(problem, replace(limits, **{name: None})), name)
         if legal and value not in legal:
-            beside = " beside the other choices" if len(chosen) > 1 else ""
-            rule = _choice_rule(limited, name)
-            return Obstacle(
-                text=f"{told_choice(name, value)} is not legal{beside}: {rule}; legal: {_listed(legal)}"
-            )
+            return Obstacle(text=_illegal(limited, name, value, legal, beside))
+    # No choice is illegal only because of the others: one may be so by itself.
+    for name, value in chosen.items():
+        legal = _legal_values(limited_problem(problem, FullLimits(family=limits.family)), name)
+        if legal and value not in legal:
+            alone = limited_problem(problem, FullLimits(**{"family": limits.family, name: value}))
+            return Obstacle(text=_illegal(alone, name, value, legal, ""))
     together = ", ".join(told_choice(name, value) for name, value in chosen.items())
     return Obstacle(text=f"no plan has {together}: {_no_legal_plan(limited)}")
+
+
+def _illegal(limited: FullProblem, name: str, value: Any, legal: list[Any], beside: str) -> str:
+    rule = _choice_rule(limited, name)
+    return f"{told_choice(name, value)} is not legal{beside}: {rule}; legal: {_listed(legal)}"
 
 
 def _lacking_memory(problem: FullProblem, least: LeastMemory) -> Obstacle:
@@ -139,13 +154,19 @@ def _legal_values(problem: FullProblem, name: str) -> list[Any]:
 
 def _choice_rule(problem: FullProblem, name: str) -> str:
     """What a choice must keep to."""
+    if name in GRAPH_CHOICES and problem.graphs:
+        return _no_legal_plan(problem)  # there are graphs of it, but nothing to lay them out by
     if name in GRAPH_CHOICES:
-        return "the problem has no graph like this"
+        return f"it must {_GRAPH_RULES[name]}, and the problem must have a graph of it"
     if name in ("dp", "pp"):
         bound = "the number of microbatches" if name == "dp" else "the number of layers"
         rule = f"dp x pp x tp x cp is at most {problem.cluster.num_devices} devices, {name} at most {bound}"
         family = problem.options.family
-        return f"{rule}; {_family_rule(problem)} (family {family})" if family in _FAMILY_RULES else rule
+        if family in _FAMILY_RULES:
+            rule += f"; {_family_rule(problem)} (family {family})"
+        if problem.options.schedule == (PipelineSchedule.INTERLEAVED,):
+            rule += f"; {_SCHEDULE_RULES[PipelineSchedule.INTERLEAVED]}"
+        return rule
     if name in ("schedule", "chunks"):
         return "; ".join(_SCHEDULE_RULES[one] for one in problem.options.schedule)
     return _CHOICE_RULES[name]

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 
 from rephaze.place.full.branching import BranchingSolver
 from rephaze.place.full.least_time import ROUNDING
+from rephaze.place.full.legality import graph_like
 from rephaze.place.full.line_solver import LineSolver
 from rephaze.place.full.lines import Times, is_line, times_of
 from rephaze.place.full.price import price_full_plan
@@ -83,13 +84,12 @@ class FullPlacer:
             times: One for each graph, instead of those of its records.
         """
         if times is not None:
-            pairs = zip(self.problem.graphs, times, strict=True)
-            times = [checked_times(graph, given) for graph, given in pairs]
+            times = self._checked(times)
         found = self._solve_lines(cutoff_s, times)
         for g in self._branching:
             limit_s = found.best.batch_s if found.best else cutoff_s
             found = found.joined(self._solve_branching(g, limit_s, times))
-        best = found.best
+        best = self._plainly_named(found.best, times)
         # Bounds are lowered for rounding; so is what they are held against.
         limit_s = (best.batch_s if best else cutoff_s) * (1 - 2 * ROUNDING)
         if found.unsolved_s < limit_s:
@@ -110,6 +110,41 @@ class FullPlacer:
             bound_s = cutoff_s if status is SolveStatus.CUTOFF else math.inf
             return FullPlacement(status=status, bound_s=bound_s, best=None, scope=scope)
         return FullPlacement(status=SolveStatus.OPTIMAL, bound_s=best.batch_s, best=best, scope=scope)
+
+    def bound_s(self, cutoff_s: float, times: Sequence[LayerTimes]) -> float:
+        """A time no plan of the scope beats; ``cutoff_s`` if it is no less, infinite where none fits.
+
+        Spares the price of the plan it comes from: with times that are bounds nobody will run it.
+        """
+        if self._lines is None or self._branching:
+            found = self.solve(cutoff_s, times)
+            return math.inf if found.best is None and found.scope and found.reason else found.bound_s
+        line_times = times_of(self._checked(times))
+        memory_bytes = self.problem.device_memory_bytes * (1 + MEMORY_ROUNDING)
+        answer = self._lines.solve(line_times, cutoff_s, memory_bytes)
+        bound_s = answer.batch_s * (1 - 2 * ROUNDING)
+        limit_s = min(bound_s, cutoff_s * (1 - 2 * ROUNDING))
+        if answer.unsolved_s < limit_s:
+            return min(answer.unsolved_s, answer.open_s)
+        if answer.plan is not None:
+            return bound_s
+        is_open = answer.open_s < limit_s
+        if math.isinf(cutoff_s) or not (is_open or answer.may_exist):
+            return math.inf
+        return cutoff_s
+
+    def is_there(self, cutoff_s: float, times: Sequence[LayerTimes]) -> bool:
+        """Whether a plan below the cutoff may exist, be it outside the scope of ``solve``; False is certain."""
+        if self._lines is None or self._branching or math.isinf(cutoff_s):
+            return self.bound_s(cutoff_s, times) < cutoff_s
+        memory_bytes = self.problem.device_memory_bytes * (1 + MEMORY_ROUNDING)
+        # What is as fast as the cutoff but for rounding may be below it.
+        limit_s = cutoff_s * (1 + 2 * ROUNDING)
+        answer = self._lines.solve(times_of(self._checked(times)), limit_s, memory_bytes, any_will_do=True)
+        return answer.plan is not None or answer.unsolved_s < limit_s
+
+    def _checked(self, times: Sequence[LayerTimes]) -> list[LayerTimes]:
+        return [checked_times(graph, given) for graph, given in zip(self.problem.graphs, times, strict=True)]
 
     def _solve_lines(self, cutoff_s: float, times: Sequence[LayerTimes] | None) -> _Found:
         """The best plan of all lines."""
@@ -160,6 +195,17 @@ class FullPlacer:
                 best=best, open_s=answer.open_s, unsolved_s=answer.unsolved_s, may_exist=answer.may_exist
             )
         return _Found(best=None, may_exist=True)
+
+    def _plainly_named(self, best: FullPrice | None, times: Sequence[LayerTimes] | None) -> FullPrice | None:
+        """With one stage zero-bubble puts nothing off: where 1F1B may be chosen, and is no slower, it is that."""
+        if best is None or best.plan.pp > 1 or best.plan.schedule is not PipelineSchedule.ZERO_BUBBLE:
+            return best
+        if PipelineSchedule.ONE_F_ONE_B not in self.problem.options.schedule:
+            return best
+        g = self.problem.graphs.index(graph_like(self.problem, best.plan))
+        plan = replace(best.plan, schedule=PipelineSchedule.ONE_F_ONE_B)
+        named = self._price(g, plan, None if times is None else times[g])
+        return named if named.fits and named.batch_s <= best.batch_s else best
 
     def _price(self, g: int, plan: FullPlan, times: LayerTimes | None) -> FullPrice:
         problem, graph = self.problem, self.problem.graphs[g]

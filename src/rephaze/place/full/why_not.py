@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 
 from rephaze.place.full.causes import causes_of
+from rephaze.place.full.launching import broken_rules
 from rephaze.place.full.legality import graph_like
 from rephaze.place.full.limited_solve import limited_solve
 from rephaze.place.full.limits import chosen_of
@@ -15,8 +16,6 @@ from rephaze.types.placement import SolveStatus
 
 SAME = 1e-9
 """Relative: faster or slower by less is as fast."""
-WORTH_TELLING = 0.001
-"""What a family costs is told from here on."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -38,7 +37,7 @@ class FullAlternative:
     needed_bytes: float | None = None
     """A memory with which there would be a plan, where that is what it lacks."""
     launch_note: str = ""
-    """What the problem's family costs against any plan, if that was asked about and is worth telling."""
+    """What a family costs against any plan, and what of its rules that breaks, if that was asked about."""
 
 
 def explain_full_alternative(problem: FullProblem, optimum: FullPlacement, limits: FullLimits) -> FullAlternative:
@@ -60,7 +59,7 @@ def explain_full_alternative(problem: FullProblem, optimum: FullPlacement, limit
         loss_ratio=loss_ratio,
         margin_loss_bytes=_margin_bytes(best) - _margin_bytes(other),
         text=_sentence(other, best, loss_s, loss_ratio),
-        launch_note=_launch_note(problem, limits, loss_ratio),
+        launch_note=_launch_note(problem, best, other, limits),
     )
 
 
@@ -101,15 +100,25 @@ def _sentence(other: FullPrice, best: FullPrice, loss_s: dict[str, float], loss_
     return f"it is {-loss_ratio:.2%} faster, and outside the problem's options or family. {where}{back}"
 
 
-def _launch_note(problem: FullProblem, limits: FullLimits, loss_ratio: float) -> str:
-    """``--why family=any`` asks what it costs that a plan can be launched."""
-    family = problem.options.family
-    if chosen_of(limits) != {"family": PlanFamily.ANY} or family is PlanFamily.ANY:
+def _launch_note(problem: FullProblem, best: FullPrice, other: FullPrice, limits: FullLimits) -> str:
+    """``--why family`` asks what it costs that a plan can be launched: any plan against those of a family."""
+    own, asked = problem.options.family, limits.family
+    if (
+        asked is None
+        or chosen_of(limits) != {"family": asked}
+        or PlanFamily.ANY not in (own, asked)
+        or own is asked
+    ):
         return ""
-    cost = 1 / (1 + loss_ratio) - 1
-    if cost <= WORTH_TELLING:
-        return ""
-    return f"family {family} costs {cost:.2%}: its best plan takes that much longer than the best of any family"
+    family, launched, free = (own, best, other) if asked is PlanFamily.ANY else (asked, other, best)
+    cost = launched.batch_s / free.batch_s - 1 if free.batch_s > 0 else 0.0
+    if cost <= SAME:
+        return f"family {family} costs nothing: no plan of any family is faster than its best"
+    broken = ", ".join(broken_rules(problem, family, graph_like(problem, free.plan), free.plan))
+    return (
+        f"family {family} costs {cost:.2%}: its best plan takes that much longer than the best of any family, "
+        f"which {family} cannot launch: {broken}"
+    )
 
 
 def _margin_bytes(price: FullPrice) -> float:

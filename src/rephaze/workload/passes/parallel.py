@@ -111,7 +111,8 @@ def _context_form(base: ModelGraph, cut: GraphCut, head_counts: set[int]) -> Con
     if cut.sp and tokens % cut.tp:
         fitting = [cp for cp in base.legal_cp if base.seq_len % (cp * cut.tp) == 0]
         rule = f"leaves {tokens} tokens, which tp {cut.tp} does not divide for sequence parallelism"
-        raise SpecError("cp", cut.cp, rule, _among(fitting))
+        # Tokens that tp does not divide are not divided by tp after any cut either.
+        raise SpecError("cp", cut.cp, rule, _among(fitting) if fitting else "turn sequence parallelism off")
     check_choice("context_form", cut.context_form, [form.value for form in ContextForm if form])
     form = ContextForm(cut.context_form)
     if form is ContextForm.ULYSSES:
@@ -146,14 +147,14 @@ def _expert_share(base: ModelGraph, cut: GraphCut, num_experts: int) -> int:
         name, value = ("ep", cut.ep) if cut.ep > 1 else ("etp", etp)
         rule = f"with tp {cut.tp} needs sequence parallelism, so that each chip has tokens of its own"
         raise SpecError(name, value, rule, f"turn it on, or use ep 1 and etp {cut.tp}")
-    if not _is_expert_group(cut.ep * etp, cut.tp, cut.cp):
-        fitting = [ep for ep in base.legal_ep if _is_expert_group(ep * etp, cut.tp, cut.cp)]
+    if not is_expert_group(cut.ep * etp, cut.tp, cut.cp):
+        fitting = [ep for ep in base.legal_ep if is_expert_group(ep * etp, cut.tp, cut.cp)]
         rule = f"with etp {etp} takes {cut.ep * etp} devices, no group of tp {cut.tp} and cp {cut.cp}"
         raise SpecError("ep", cut.ep, rule, _among(fitting))
     return etp
 
 
-def _is_expert_group(num_devices: int, tp: int, cp: int) -> bool:
+def is_expert_group(num_devices: int, tp: int, cp: int) -> bool:
     """Whether experts take whole tensor groups, and of those whole parts or multiples of a context group."""
     if tp % num_devices == 0:
         return True

@@ -73,3 +73,11 @@ def test_a_choice_widens_the_lists_of_the_problem():
     assert {layout.schedule for layout in layouts_under("chunks=1", schedule=(PipelineSchedule.INTERLEAVED,))} == {
         PipelineSchedule.ONE_F_ONE_B
     }
+
+
+def test_family_alone_asks_against_any_plan_and_of_any_plan_against_exact():
+    assert parse_full_limits("family") == FullLimits(family=PlanFamily.ANY)
+    assert parse_full_limits(" family ", PlanFamily.MEGATRON) == FullLimits(family=PlanFamily.ANY)
+    assert parse_full_limits("family", PlanFamily.ANY) == FullLimits(family=PlanFamily.EXACT)
+    with pytest.raises(SpecError, match="must be one of any, exact"):
+        parse_full_limits("tp=2,family")

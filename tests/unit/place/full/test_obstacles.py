@@ -70,3 +70,23 @@ def test_choices_that_exclude_each_other():
     problem = problem_of(line())
     limits = FullLimits(schedule=PipelineSchedule.ZERO_BUBBLE, sharding=Sharding.WEIGHTS, reshard=True)
     assert "not legal beside the other choices" in why_choices_fail(problem, limits).text
+
+
+def test_a_choice_that_graphs_have_but_nothing_lays_out_names_the_rule():
+    three = replace(line(), microbatch=3)
+    problem = problem_of(line(), global_batch=8, family=PlanFamily.EXACT)
+    problem = replace(problem, graphs=(*problem.graphs, three))
+    text = why_choices_fail(problem, FullLimits(microbatch=3)).text
+    assert "dp times the microbatch size must divide the global batch, 8" in text
+    assert text.endswith("legal: 1")
+    text = why_choices_fail(problem, FullLimits(cp=3)).text
+    assert text == (
+        "cp=3 is not legal: it must divide the sequence, and the problem must have a graph of it; legal: 1"
+    )
+
+
+def test_two_choices_each_illegal_are_told_one_at_a_time():
+    problem = problem_of(line(), global_batch=15, family=PlanFamily.EXACT, sharding=tuple(Sharding))
+    text = why_choices_fail(problem, FullLimits(dp=2, pp=9)).text
+    assert text.startswith("dp=2 is not legal: dp x pp")
+    assert text.endswith("legal: 1, 3, 5")

@@ -54,3 +54,25 @@ def test_a_problem_without_a_plan_has_nothing_to_compare_with():
     _, found = explained(problem, pp=2)
     assert found.text.startswith("it cannot run. memory: the leanest plan")
     assert found.needed_bytes > 1e9
+
+
+def test_what_launching_costs_names_the_rules_the_fastest_plan_breaks():
+    # Seven samples: no number of replicas but 1 and 7 divides them.
+    problem = problem_of(line(), num_devices=4, global_batch=7, family=PlanFamily.EXACT)
+    _, found = explained(problem, family=PlanFamily.ANY)
+    dp = found.placement.best.plan.dp
+    assert 7 % dp
+    assert found.launch_note.endswith(f"which exact cannot launch: {7 / dp:.6g} microbatches a replica")
+    # Asked from the other side, the cost and the rule are the same.
+    free = problem_of(line(), num_devices=4, global_batch=7)
+    _, other = explained(free, family=PlanFamily.EXACT)
+    assert other.launch_note == found.launch_note
+    assert other.loss_ratio == pytest.approx(1 / (1 + found.loss_ratio) - 1)
+
+
+def test_a_family_that_costs_nothing_says_so():
+    problem = problem_of(line(), num_devices=4, family=PlanFamily.EXACT)
+    _, found = explained(problem, family=PlanFamily.ANY)
+    assert found.launch_note.startswith("family exact costs nothing")
+    assert explained(problem, family=PlanFamily.TORCHTITAN)[1].launch_note == ""
+    assert explained(problem, family=PlanFamily.ANY, pp=2)[1].launch_note == ""

@@ -29,7 +29,7 @@ _spec.loader.exec_module(search_cases)
 
 @pytest.fixture
 def asked():
-    return search_cases.small_settings(3, "default")
+    return search_cases.small_settings(3, "coarse")
 
 
 @pytest.fixture(autouse=True)

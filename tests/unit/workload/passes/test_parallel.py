@@ -317,6 +317,7 @@ def test_a_cut_by_tensor_parallelism_alone_is_what_sharding_gives():
         ("mixtral-8x7b", {"tp": 4, "etp": 1}, "etp is 1: with tp 4 needs sequence parallelism"),
         ("mixtral-8x7b", {"ep": 2, "imbalance_factor": 0.5}, "imbalance_factor is 0.5: must be at least 1"),
         ("mixtral-8x7b", {"cp": 0}, "cp is 0: must be from 1"),
+        ("gpt2-xl", {"tp": 5, "sp": True, "cp": 2}, "tp 5 does not divide .*; turn sequence parallelism off"),
     ],
 )  # fmt: skip
 def test_what_a_model_does_not_allow_is_one_line_with_what_it_does(name, cut, said):
