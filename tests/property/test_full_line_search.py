@@ -18,7 +18,7 @@ from rephaze.place.full.groups import Network, PlanGroups
 from rephaze.place.full.layout_cuts import GRAPH, ITEM, LAYOUT
 from rephaze.place.full.layouts import layouts
 from rephaze.place.full.line_layouts import Wanted, graph_totals
-from rephaze.place.full.line_search import LineSearch, Order, bound_layouts
+from rephaze.place.full.line_search import LineSearch, Order, _desk_for, bound_layouts
 from rephaze.place.full.line_solver import SCHEDULES, LineSolver, levels_of
 from rephaze.place.full.lines import is_line, times_of
 from rephaze.place.full.link import gathered_passes
@@ -43,7 +43,7 @@ def listed(problem, graph):
     solver = LineSolver(replace(problem, device_memory_bytes=1e30), [graph])
     times = times_of([recorded_times(graph)])
     search = LineSearch(solver.lines, solver.tables, times.kept_bytes_vk.shape[1], solver.choices.chunks)
-    state, listing = search._state, search._listing
+    state, listing = search._state, _desk_for(search._sizes).listing
     state.best_s[0] = math.inf
     order = Order(np.zeros(1, dtype=np.int64), np.zeros(1), 0)
     totals = graph_totals(solver.lines, times)

@@ -9,6 +9,8 @@ Axis letters: g = graph, y = layout, q = figure, c = chunk.
 
 from __future__ import annotations
 
+import threading
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -22,6 +24,7 @@ from rephaze.place.full.layout_cuts import (
     NUM_ROW,
     Problem,
     State,
+    Tools,
     cut_layouts,
     list_cuts,
     make_tools,
@@ -194,6 +197,49 @@ def bound_layouts(
     return found, len(order.by_bound)
 
 
+class Sizes(NamedTuple):
+    """How much memory a search works in."""
+
+    num_layers: int
+    num_points: int
+    most_chunks: int
+    max_labels: int
+    num_items: int
+
+
+@dataclass(slots=True)
+class _Desk:
+    """Memory to work in; nothing in it outlasts a search."""
+
+    tools: Tools
+    listing: Listing
+
+
+_desks = threading.local()
+MAX_DESKS = 4
+
+
+def _desk_for(sizes: Sizes) -> _Desk:
+    """Memory of these sizes, the same for all searches of a thread: each takes tens of megabytes."""
+    known: dict[Sizes, _Desk] = _desks.__dict__.setdefault("by_size", {})
+    if sizes not in known:
+        if len(known) == MAX_DESKS:
+            del known[next(iter(known))]
+        num_layers, num_points, most_chunks, max_labels, num_items = sizes
+        listing = Listing(
+            bound_s_y=np.empty(FIRST_ROWS),
+            row_yq=np.empty((FIRST_ROWS, NUM_ROW), dtype=np.int64),
+            item_iq=np.empty((num_items, NUM_ITEM), dtype=np.int64),
+            layout_yq=np.empty((6 * MAX_SIZES, NUM_LAYOUT), dtype=np.int64),
+            size_s=np.zeros(MAX_SIZES, dtype=np.int64),
+            share_nq=np.zeros((num_layers + 1, 4)),
+            link_vq=np.zeros((num_layers + 1, NUM_LINKS)),
+            run_kq=np.zeros((num_points, NUM_POINT)),
+        )
+        known[sizes] = _Desk(make_tools(num_layers, num_points, most_chunks, max_labels), listing)
+    return known[sizes]
+
+
 class LineSearch:
     """Looks for the fastest plan of lines, again and again with other times.
 
@@ -210,25 +256,19 @@ class LineSearch:
     ) -> None:
         self._lines, self._tables = lines, tables
         num_layers = int(np.diff(lines.first_v_g).max())
-        most_chunks = min(max([2, *chunks.tolist()]), max(num_layers, 2))
-        self._tools = make_tools(num_layers, num_points, most_chunks, max_labels)
+        self._sizes = Sizes(
+            num_layers=num_layers,
+            num_points=num_points,
+            most_chunks=min(max([2, *chunks.tolist()]), max(num_layers, 2)),
+            max_labels=max_labels,
+            num_items=most_items(len(tables.degrees.dp_d), num_layers, len(chunks)),
+        )
         self._state = State(
             best_s=np.full(3, np.inf),
             row_q=np.zeros(NUM_ROW, dtype=np.int64),
-            cut_qc=np.zeros_like(self._tools.sums.best_qc),
+            cut_qc=np.zeros_like(_desk_for(self._sizes).tools.sums.best_qc),
             may_be=np.zeros(1, dtype=np.bool_),
             any_will_do=np.zeros(1, dtype=np.bool_),
-        )
-        num_items = most_items(len(tables.degrees.dp_d), num_layers, len(chunks))
-        self._listing = Listing(
-            bound_s_y=np.empty(FIRST_ROWS),
-            row_yq=np.empty((FIRST_ROWS, NUM_ROW), dtype=np.int64),
-            item_iq=np.empty((num_items, NUM_ITEM), dtype=np.int64),
-            layout_yq=np.empty((6 * MAX_SIZES, NUM_LAYOUT), dtype=np.int64),
-            size_s=np.zeros(MAX_SIZES, dtype=np.int64),
-            share_nq=np.zeros((num_layers + 1, 4)),
-            link_vq=np.zeros((num_layers + 1, NUM_LINKS)),
-            run_kq=np.zeros((num_points, NUM_POINT)),
         )
 
     def run(
@@ -259,34 +299,34 @@ class LineSearch:
             threshold_s *= 1 + step
 
     def _round(self, times: Times, totals: Totals, choices: Choices, order: Order) -> None:
-        position, lines = 0, self._lines
+        position, lines, desk = 0, self._lines, _desk_for(self._sizes)
         levels, has_equal_blocks = self._tables.levels, choices.has_equal_blocks
         problem = Problem(lines, times, totals, levels, choices.figures, has_equal_blocks)
         while position < len(order.by_bound):
             rest = order._replace(first=position)
             found, after = bound_layouts(
-                lines, times, totals, self._tables, choices, rest, self._state, self._listing
+                lines, times, totals, self._tables, choices, rest, self._state, desk.listing
             )
             if after == position:
-                size = 2 * len(self._listing.bound_s_y)
-                self._listing = self._listing._replace(
+                size = 2 * len(desk.listing.bound_s_y)
+                desk.listing = desk.listing._replace(
                     bound_s_y=np.empty(size), row_yq=np.empty((size, NUM_ROW), dtype=np.int64)
                 )
                 continue
             position = after
-            row_yq = self._listing.row_yq[:found]
+            row_yq = desk.listing.row_yq[:found]
             # Interleaved cuts are looked at one by one: with the best of the others as limit.
             is_listed_y = row_yq[:, ITEM + SCHEDULE] == INTERLEAVED
-            by_bound = np.lexsort((self._listing.bound_s_y[:found], is_listed_y))
-            self._cut(problem, row_yq[by_bound], found - int(is_listed_y.sum()))
+            by_bound = np.lexsort((desk.listing.bound_s_y[:found], is_listed_y))
+            self._cut(problem, row_yq[by_bound], found - int(is_listed_y.sum()), desk.tools)
 
-    def _cut(self, problem: Problem, row_yq: Ints, num_cut: int) -> None:
+    def _cut(self, problem: Problem, row_yq: Ints, num_cut: int, tools: Tools) -> None:
         """Cut the layouts, the first ones exactly by labels where those come to an end."""
         first = 0
         while first < num_cut:
-            y, before_s = cut_layouts(problem, row_yq[:num_cut], first, self._state, self._tools)
+            y, before_s = cut_layouts(problem, row_yq[:num_cut], first, self._state, tools)
             if y < num_cut:
-                list_cuts(problem, row_yq[y : y + 1], before_s, self._state, self._tools)
+                list_cuts(problem, row_yq[y : y + 1], before_s, self._state, tools)
             first = y + 1
         if num_cut < len(row_yq):
-            list_cuts(problem, row_yq[num_cut:], 0.0, self._state, self._tools)
+            list_cuts(problem, row_yq[num_cut:], 0.0, self._state, tools)
