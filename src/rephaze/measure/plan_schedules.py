@@ -11,6 +11,7 @@ from rephaze.measure.layer_problem import layer_problem
 from rephaze.measure.model_work import ModelWork, Unit
 from rephaze.schedule.solve import LayerSchedule
 from rephaze.types.chip import Chip
+from rephaze.types.scenario import Scenario
 from rephaze.types.schedule import (
     PassSchedule,
     Schedule,
@@ -37,9 +38,8 @@ def block_schedules(
     return tuple(one for plan in result.plans for one in _of_model(settings, result.chip, plan, stop))
 
 
-def _of_model(settings: SearchSettings, chip: Chip, plan: ModelPlan, stop: StopSignal) -> list[PassSchedule]:
-    # Only the plan's own degree and size: preparing the others would take most of the time.
-    scenario = settings.scenario
+def scenario_of_plan(scenario: Scenario, plan: ModelPlan) -> Scenario:
+    """The scenario with the plan's own cut and size alone: preparing the others would take most of the time."""
     training = replace(
         scenario.training,
         tp_degrees=(plan.tp,),
@@ -49,7 +49,11 @@ def _of_model(settings: SearchSettings, chip: Chip, plan: ModelPlan, stop: StopS
         ep_degrees=(plan.ep,),
         etp_degrees=None if scenario.training.etp_degrees is None else (plan.etp,),
     )
-    scenario = replace(scenario, training=training)
+    return replace(scenario, training=training)
+
+
+def _of_model(settings: SearchSettings, chip: Chip, plan: ModelPlan, stop: StopSignal) -> list[PassSchedule]:
+    scenario = scenario_of_plan(settings.scenario, plan)
     work, solver = ModelWork(plan.model, scenario, stop), ChipSolver(chip, scenario, stop=stop)
     cut = work.cuts[0]
     kind, num_layers = Counter(work.layer_type_of).most_common(1)[0]

@@ -16,7 +16,7 @@ from rephaze.hardware.space import DesignCensus, enumerate_designs
 from rephaze.search.bounded_designs import BoundedDesigns
 from rephaze.search.certificate import bound_table, certify, nothing_certified
 from rephaze.search.design_search import dropped_design
-from rephaze.search.engine import EngineOutcome, EngineProgress, run_best_first
+from rephaze.search.engine import FIRST_PART, EngineOutcome, EngineProgress, run_best_first
 from rephaze.search.evaluator import SpaceEvaluator
 from rephaze.search.near_best import settle_near_best
 from rephaze.search.provenance import versions_of
@@ -34,6 +34,8 @@ BATCH_SIZE = 8
 """Designs solved between two looks at the incumbent."""
 REFINE_SIZE = 4096
 SHARPEN_SIZE = 256
+MANY_UNITS = 300
+"""Of a model with more, as mixtures have, fewer designs are looked at before the first is solved."""
 PREPARATION_GRACE_S = 2.0
 """The models' preparation may run over the limit by this much: without it there is not even a bound."""
 
@@ -172,6 +174,7 @@ class _Search:
             sharpen=self._sharpen,
             drop=dropped_design,
             sharpen_size=SHARPEN_SIZE,
+            first_part=FIRST_PART * max(1, max(len(work.units) for work in self.evaluator.works) // MANY_UNITS),
             known=known,
             on_batch=self._on_batch,
             should_stop=self.stop.is_over,

@@ -27,7 +27,7 @@ from rephaze.types.stopping import StoppedError
 # below the incumbent by more than rounding can explain.
 RELATIVE_SLACK = 1e-9
 FIRST_PART = 4
-"""Before there is an incumbent, batches of all kinds have this part of their size."""
+"""Before there is an incumbent, batches of all kinds have one such part of their size."""
 
 Floats = NDArray[np.float64]
 TieKey = Callable[[Evaluation], tuple[float, ...]]
@@ -80,6 +80,7 @@ def run_best_first(
     sharpen: Sharpen | None = None,
     drop: Drop | None = None,
     sharpen_size: int = 64,
+    first_part: int = FIRST_PART,
     known: Iterable[Evaluation] = (),
     on_batch: Callable[[list[Evaluation], EngineProgress], None] = lambda _batch, _progress: None,
     should_stop: Callable[[], bool] = lambda: False,
@@ -97,6 +98,7 @@ def run_best_first(
         sharpen: Finer bounds yet, asked for before a design is solved.
         drop: The record of a design that a sharpened bound dropped; must come with ``sharpen``.
         sharpen_size: Designs sharpened at a time.
+        first_part: Before there is an incumbent all these sizes are divided by it.
         known: Evaluations of an earlier, interrupted run; used instead of solving again.
         on_batch: Called after each batch with its evaluations, for the store and the progress display.
         should_stop: Asked between batches; True ends the search with the incumbent and an honest bound. So does a
@@ -106,7 +108,7 @@ def run_best_first(
     state = _State(coarse_d, tie_key, exhaustive)
 
     def sized(size: int) -> int:
-        return size if state.incumbent is not None or exhaustive else max(1, size // FIRST_PART)
+        return size if state.incumbent is not None or exhaustive else max(1, size // first_part)
 
     remembered = {item.design: item for item in known}
     is_stopped = False

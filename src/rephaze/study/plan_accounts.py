@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from rephaze.errors import RunError
 from rephaze.measure.chip_solver import ChipSolver
 from rephaze.measure.full_planner import FullPlanner
 from rephaze.measure.model_work import Memory, ModelWork, Unit
+from rephaze.measure.plan_schedules import scenario_of_plan
 from rephaze.place.full.causes import causes_of
 from rephaze.place.full.price import price_full_plan
 from rephaze.types.chip import Chip
@@ -34,18 +33,7 @@ def plan_accounts(
 
 
 def _account(settings: SearchSettings, chip: Chip, plan: ModelPlan, stop: StopSignal) -> PlanAccount:
-    # Only the plan's own cut and size: preparing the others would take most of the time.
-    scenario = settings.scenario
-    training = replace(
-        scenario.training,
-        tp_degrees=(plan.tp,),
-        microbatches=(plan.microbatch,),
-        sequence_parallel=(plan.sp,),
-        cp_degrees=(plan.cp,),
-        ep_degrees=(plan.ep,),
-        etp_degrees=None if scenario.training.etp_degrees is None else (plan.etp,),
-    )
-    scenario = replace(scenario, training=training)
+    scenario = scenario_of_plan(settings.scenario, plan)
     work, solver = ModelWork(plan.model, scenario, stop), ChipSolver(chip, scenario, stop=stop)
     cut = work.cut_of(plan)
     if cut is None:
