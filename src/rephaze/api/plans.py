@@ -69,11 +69,15 @@ def place_model(
         on_step: Told what is being done.
     """
     setting = resized(as_scenario(scenario), num_devices, global_batch)
+    if not time_limit_s >= 0:
+        raise SpecError("time_limit_s", time_limit_s, "must be zero or more", "leave it out for none")
     if setting.placement_model is PlacementModel.FULL:
         return _placed_in_full(model, chip, setting, family, why, time_limit_s, on_step)
+    rule = f"is for placement model full; scenario {setting.name} has {setting.placement_model}"
     if family is not None:
-        rule = f"is for placement model full; scenario {setting.name} has {setting.placement_model}"
         raise SpecError("family", family, rule, "leave it out, or choose scenario default")
+    if math.isfinite(time_limit_s):
+        raise SpecError("time_limit_s", time_limit_s, rule, "leave it out, or choose scenario default")
     limits = _ready(why, on_step)
     from rephaze.measure.model_on_chip import placement_on_chip
 

@@ -217,6 +217,19 @@ def test_an_answer_can_be_priced_again_under_either_cost_model(scenario):
     assert placed.record()["gap"] == 0.0
 
 
+@pytest.mark.parametrize(
+    ("scenario", "time_limit_s", "rule"),
+    [
+        ("coarse", 5.0, "is for placement model full"),
+        ("default", math.nan, "zero or more"),
+        ("default", -1, "zero"),
+    ],
+)
+def test_a_time_limit_that_cannot_be_kept_is_refused(scenario, time_limit_s, rule):
+    with pytest.raises(SpecError, match=f"time_limit_s.*{rule}"):
+        rephaze.place_model("vit-large", "tpuv4", scenario=scenario, time_limit_s=time_limit_s)
+
+
 def test_a_plan_of_another_cost_model_is_refused():
     full, coarse = (
         rephaze.place_model("vit-large", "tpuv4", num_devices=2, global_batch=4, scenario=scenario)

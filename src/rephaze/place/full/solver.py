@@ -134,7 +134,7 @@ class FullPlacer:
         return cutoff_s
 
     def is_there(self, cutoff_s: float, times: Sequence[LayerTimes]) -> bool:
-        """Whether a plan below the cutoff may exist, be it outside the scope of ``solve``; False is certain."""
+        """Whether a plan below the cutoff may exist within the scope of ``solve``; False is certain."""
         if self._lines is None or self._branching or math.isinf(cutoff_s):
             return self.bound_s(cutoff_s, times) < cutoff_s
         memory_bytes = self.problem.device_memory_bytes * (1 + MEMORY_ROUNDING)
