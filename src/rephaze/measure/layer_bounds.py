@@ -70,6 +70,18 @@ def joined_bounds(pieces: Sequence[ModelBounds]) -> ModelBounds:
     )
 
 
+def no_bounds(work: ModelWork, num_chips: int) -> ModelBounds:
+    """What is known of any chips: nothing is faster than no time at all."""
+    shape_kct = (len(work.classes), num_chips, len(work.passes(work.cuts[0])))
+    return ModelBounds(
+        batch_s_uc=np.zeros((len(work.units), num_chips)),
+        forward_s_kct=np.zeros(shape_kct),
+        backward_s_kct=np.zeros(shape_kct),
+        input_s_kct=np.zeros(shape_kct),
+        is_mapped_kc=np.zeros(shape_kct[:2]),
+    )
+
+
 def layer_bounds(
     work: ModelWork,
     estimator: Estimator,
@@ -88,14 +100,7 @@ def layer_bounds(
         exclusion: What all-cores operators exclude.
         stop: Ends the work with ``StoppedError``.
     """
-    shape_kct = (len(work.classes), len(chips), len(work.passes(work.cuts[0])))
-    nothing = ModelBounds(
-        batch_s_uc=np.zeros((len(work.units), len(chips))),
-        forward_s_kct=np.zeros(shape_kct),
-        backward_s_kct=np.zeros(shape_kct),
-        input_s_kct=np.zeros(shape_kct),
-        is_mapped_kc=np.zeros(shape_kct[:2]),
-    )
+    nothing = no_bounds(work, len(chips))
     found = FinerBounds(work, nothing, chips, memory_of_c, exclusion, lambda _columns: estimator, stop)
     for k in range(len(work.classes)):
         found.bound_class(k)
@@ -143,6 +148,13 @@ class FinerBounds:
         self._set_class(k, columns, is_mapped=True)
 
     def _set_class(self, k: int, columns: Ints, *, is_mapped: bool) -> None:
+        estimator = self.set_passes(k, columns, is_mapped=is_mapped)
+        for u in self.units_of_k[k].tolist():
+            self._stop.check()
+            self.set_unit(u, columns, estimator, columns, is_mapped=is_mapped)
+
+    def set_passes(self, k: int, columns: Ints, *, is_mapped: bool) -> Estimator:
+        """Bound the passes of a class on some of the chips; gives the estimator of these."""
         work, bounds = self.work, self.bounds
         estimator, chips = self._estimator_of(columns), self._chips.take(columns)
         directions = [(FORWARD, bounds.forward_s_kct), (BACKWARD, bounds.backward_s_kct)]
@@ -155,17 +167,28 @@ class FinerBounds:
                 found_c = pass_bound_s(common, estimator, chips, self._exclusion, is_mapped=is_mapped)
                 # A mix of paths and loads is found only nearly: the one before may have been better.
                 times_kct[k, columns, kind] = np.maximum(times_kct[k, columns, kind], found_c)
-        for which, memory in enumerate(self._memories):
-            members = columns[self._which_memory_c[columns] == which]
-            if not len(members):
-                continue
-            for u in self.units_of_k[k].tolist():
-                self._stop.check()
-                groups = self._replay_groups(work.units[u], k, columns, members, estimator, is_mapped)
-                for group, replays in groups:
-                    found_s_c = self._batch_s(work.units[u], k, memory, group, replays)
-                    bounds.batch_s_uc[u, group] = np.maximum(bounds.batch_s_uc[u, group], found_s_c)
         bounds.is_mapped_kc[k, columns] = is_mapped
+        return estimator
+
+    def set_unit(self, u: int, columns: Ints, estimator: Estimator, members: Ints, *, is_mapped: bool) -> None:
+        """Bound the batches of a unit on some of the chips whose passes were bounded.
+
+        Args:
+            u: The unit.
+            columns: Chips on which the passes of its class were bounded.
+            estimator: Of these.
+            members: Some of them.
+            is_mapped: With mapped products.
+        """
+        bounds, unit = self.bounds, self.work.units[u]
+        k = self.work.class_of[unit.cut, unit.microbatch]
+        for which, memory in enumerate(self._memories):
+            own = members[self._which_memory_c[members] == which]
+            if not len(own):
+                continue
+            for group, replays in self._replay_groups(unit, k, columns, own, estimator, is_mapped):
+                found_s_c = self._batch_s(unit, k, memory, group, replays)
+                bounds.batch_s_uc[u, group] = np.maximum(bounds.batch_s_uc[u, group], found_s_c)
 
     def _replay_groups(
         self, unit: Unit, k: int, columns: Ints, members: Ints, estimator: Estimator, is_mapped: bool
@@ -220,11 +243,11 @@ class FinerBounds:
             for times in (self.bounds.forward_s_kct, self.bounds.backward_s_kct, self.bounds.input_s_kct)
         )
         placed_s_c = self.work.batch_bounds_s(unit, memory, forward_ct, backward_ct, input_ct, replays)
-        return np.maximum(placed_s_c, _device_time_s(self.work, unit, forward_ct + backward_ct))
+        return np.maximum(placed_s_c, unit_device_time_s(self.work, unit, forward_ct + backward_ct))
 
 
-def _device_time_s(work: ModelWork, unit: Unit, work_s_ct: Floats) -> Floats:
-    """Every microbatch holds each layer's devices for its time; all devices together have the batch time."""
+def unit_device_time_s(work: ModelWork, unit: Unit, work_s_ct: Floats) -> Floats:
+    """A batch time from layer times: each microbatch holds every layer's devices; all have the batch time."""
     counts = np.bincount(np.array(work.layer_type_of), minlength=work_s_ct.shape[1])
     members_t = np.array([work.num_members(unit.cut, kind) for kind in range(work_s_ct.shape[1])])
     training = work.scenario.training

@@ -12,18 +12,17 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from rephaze.estimate.estimate_model import named_estimate_model
 from rephaze.estimate.estimator import Estimator
 from rephaze.hardware.energy import access_energy
 from rephaze.hardware.space import DesignCensus, enumerate_designs
-from rephaze.measure.chip_solver import ChipSolver, Memos
+from rephaze.measure.chip_solver import ChipSolver
 from rephaze.measure.layer_bounds import FinerBounds, ModelBounds, layer_bounds
-from rephaze.measure.model_work import Memory, ModelWork, memory_options
+from rephaze.measure.model_work import Memory, memory_options
 from rephaze.measure.objective import Valuation
 from rephaze.search.design_search import DesignSearch
 from rephaze.search.device_time import device_time_batch_s
 from rephaze.search.engine import RELATIVE_SLACK
-from rephaze.types.chip import Chip
+from rephaze.search.preparation import Preparation
 from rephaze.types.energy import AccessEnergy
 from rephaze.types.search import Evaluation, SearchSettings, Unsettled
 from rephaze.types.stopping import UNSTOPPED, StoppedError, StopSignal
@@ -32,7 +31,7 @@ Floats = NDArray[np.float64]
 Ints = NDArray[np.intp]
 
 
-class SpaceEvaluator:
+class SpaceEvaluator(Preparation):
     """Bounds and exact answers for the designs of a space.
 
     Args:
@@ -41,13 +40,8 @@ class SpaceEvaluator:
     """
 
     def __init__(self, settings: SearchSettings, stop: StopSignal = UNSTOPPED) -> None:
-        self.settings, self._stop = settings, stop
-        scenario = settings.scenario
-        self.census: DesignCensus = enumerate_designs(scenario.space)
-        self.works = [ModelWork(name, scenario, stop) for name in settings.models]
-        self.model = named_estimate_model(scenario.estimate_model)
-        self.exclusion = scenario.all_cores_excludes
-        self.memos = Memos()
+        self.census: DesignCensus = enumerate_designs(settings.scenario.space)
+        super().__init__(settings, stop)
 
     @cached_property
     def energy(self) -> AccessEnergy:
@@ -150,13 +144,6 @@ class SpaceEvaluator:
         """The exact solver of one design."""
         return self.chip_solver(self.census.chips.chip(design), self._energy_of(np.array([design])), stop)
 
-    def chip_solver(
-        self, chip: Chip, energy: AccessEnergy | None = None, stop: StopSignal | None = None
-    ) -> ChipSolver:
-        """The exact solver of any chip, of the space or not, with what is remembered of the others."""
-        scenario = self.settings.scenario
-        return ChipSolver(chip, scenario, energy=energy, memos=self.memos, stop=stop or self._stop)
-
     def evaluate(
         self, design: int, bounds: list[ModelBounds], cutoff: float, stop: StopSignal = UNSTOPPED
     ) -> Evaluation | Unsettled:
@@ -176,7 +163,7 @@ class SpaceEvaluator:
                 found.append(one.run(max([cutoff, *(item.objective for item in found)])))
         except StoppedError:
             return Unsettled(design=design, bound=max(one.bound() for one in searches))
-        return _of_best_memory(found)
+        return of_best_memory(found)
 
     def design_search(
         self, design: int, bounds: list[ModelBounds], memory: Memory, stop: StopSignal
@@ -190,6 +177,7 @@ class SpaceEvaluator:
             bounds,
             memory,
             self.valuation,
+            at=design,
             smaller=[] if len(self.priced_memories(design)) > 1 else options[:-1],
         )
 
@@ -197,7 +185,7 @@ class SpaceEvaluator:
         return AccessEnergy(**{item.name: getattr(self.energy, item.name)[index] for item in fields(AccessEnergy)})
 
 
-def _of_best_memory(found: list[Evaluation]) -> Evaluation:
+def of_best_memory(found: list[Evaluation]) -> Evaluation:
     """What is known of a design from its evaluations with each memory; the smaller one where both are as good."""
     solved = [item for item in found if item.is_exact and item.objective > 0]
     if solved:

@@ -1,0 +1,80 @@
+"""Plans on the large corner of one box of designs: which units may still reach the goal."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from rephaze.hardware.grid import DesignGrid
+from rephaze.measure.best_plan import STAGE_NAMES, Stage
+from rephaze.measure.layer_bounds import no_bounds
+from rephaze.measure.pass_times import LayerSeconds
+from rephaze.search.box_bounds import corner_memories, corner_valuation, longest_batches
+from rephaze.search.preparation import Preparation
+from rephaze.types.boxes import OpenBox, Position, UnitTimes
+from rephaze.types.stopping import StopSignal
+
+
+class CornerPlans:
+    """Plans on the large corner of one box, unit by unit.
+
+    Args:
+        models: Of the search.
+        grid: Of its space.
+        small: The small corner.
+        large: The large one.
+        stop: Ends the work with ``StoppedError``.
+    """
+
+    def __init__(
+        self, models: Preparation, grid: DesignGrid, small: Position, large: Position, stop: StopSignal
+    ) -> None:
+        self.works = models.works
+        chips = grid.chips(np.array([small, large], dtype=np.int64))
+        self.valuation = corner_valuation(models, chips.take(slice(0, 1)))
+        self.memory = corner_memories(chips)[1]
+        self.solver = models.chip_solver(chips.chip(1), stop=stop)
+
+    def bounded(self, box: OpenBox, stage: Stage, threshold: float) -> OpenBox | None:
+        """The box without the units whose plans are all too slow; None if that closes it."""
+        works = self.works
+        least_s_mc = np.array([[own.batch_s_u.min(initial=np.inf)] for own in box.times])
+        times = list(box.times)
+        for m, work in enumerate(works):
+            longest_s = float(longest_batches(self.valuation, works, least_s_mc, m, threshold)[0])
+            layers = self.solver.finer_bounds(work, self.memory, no_bounds(work, 1))
+            kept, found_s = [], []
+            order = np.argsort(times[m].batch_s_u, kind="stable")
+            for u, known_s in zip(
+                times[m].unit_u[order].tolist(), times[m].batch_s_u[order].tolist(), strict=True
+            ):
+                if known_s > longest_s:
+                    continue
+                unit = work.units[u]
+                k = work.class_of[unit.cut, unit.microbatch]
+                if not layers.bounds.is_mapped_kc[k, 0]:
+                    layers.set_passes(k, np.array([0]), is_mapped=True)
+                own = layers.bounds
+                layer_s = LayerSeconds(own.forward_s_kct[k, 0], own.backward_s_kct[k, 0], own.input_s_kct[k, 0])
+                if stage is Stage.PLACED:
+                    bound_s = self.solver.placed_bound_s(work, unit, self.memory, layer_s, longest_s)
+                else:
+                    bound_s = self.solver.hurried_bound_s(work, unit, self.memory, longest_s, layer_s)
+                if bound_s < longest_s:
+                    kept.append(u)
+                    found_s.append(max(bound_s, known_s))
+            times[m] = UnitTimes(unit_u=np.array(kept, dtype=np.int64), batch_s_u=np.array(found_s))
+            if not kept:
+                return None
+            least_s_mc[m] = np.maximum(least_s_mc[m], min(found_s))
+        upper = float(self.valuation.upper_bounds(works, least_s_mc, np.arange(1))[0])
+        if upper < threshold:
+            return None
+        is_finer = upper < box.upper
+        return replace(
+            box,
+            upper=min(upper, box.upper),
+            bounded_by=STAGE_NAMES[stage] if is_finer else box.bounded_by,
+            times=tuple(times),
+        )
