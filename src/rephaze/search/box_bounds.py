@@ -24,7 +24,7 @@ from rephaze.measure.objective import Valuation
 from rephaze.measure.open_units import OpenUnits
 from rephaze.search.device_time import device_time_batch_s
 from rephaze.search.preparation import Preparation
-from rephaze.types.boxes import Goal, UnitTimes
+from rephaze.types.boxes import NO_PLAN, Goal, UnitTimes
 from rephaze.types.chip import ChipTable
 from rephaze.types.energy import AccessEnergy
 from rephaze.types.stopping import StopSignal
@@ -34,7 +34,6 @@ Flags = NDArray[np.bool_]
 Ints = NDArray[np.int64]
 
 DEVICE_TIME = "device time"
-NO_PLAN = "no plan fits"
 LAYER_REACH = 2.2
 """Layers are bounded where device time is no further than this above what must be reached."""
 MAP_REACH = 1.15
@@ -152,7 +151,7 @@ class BoxBounding:
         batch_s_uc = np.full((len(work.units), len(self._chips)), np.inf)
         for c, b in enumerate(self._box_c.tolist()):
             if known := self._given[b]:
-                batch_s_uc[known[m].unit_u, c] = known[m].batch_s_u
+                batch_s_uc[list(known[m].unit_u), c] = known[m].batch_s_u
             else:
                 batch_s_uc[:, c] = 0.0
         energy = access_energy(self._chips, self._scenario.space.area_model)
@@ -174,7 +173,7 @@ class BoxBounding:
             )[0]
             batch_s_u = own.batch_s_uc[:, c]
             unit_u = np.flatnonzero((batch_s_u <= longest_s) & np.isfinite(batch_s_u))
-            found.append(UnitTimes(unit_u=unit_u, batch_s_u=batch_s_u[unit_u]))
+            found.append(UnitTimes(unit_u=tuple(unit_u.tolist()), batch_s_u=tuple(batch_s_u[unit_u].tolist())))
         return tuple(found)
 
 

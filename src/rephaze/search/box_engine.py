@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from rephaze.search.engine import RELATIVE_SLACK
-from rephaze.types.boxes import NO_GOAL, SOLVED, ClosedBox, Expansion, Goal, OpenBox, Position
+from rephaze.types.boxes import NO_GOAL, NO_PLAN, SOLVED, ClosedBox, Expansion, Goal, OpenBox, Position
 from rephaze.types.search import Evaluation, Unsettled
 from rephaze.types.stopping import StoppedError
 
@@ -58,6 +58,8 @@ class BoxState:
     evaluations: dict[int, Evaluation] = field(default_factory=dict)
     heap: list[tuple[float, int, OpenBox]] = field(default_factory=list)
     ready: list[tuple[float, int, OpenBox]] = field(default_factory=list)
+    aside: list[OpenBox] = field(default_factory=list)
+    """Designs to be solved before anything else, beside the cover."""
     num_pushed: int = 0
     num_closed: int = 0
     unproven_bound: float = -np.inf
@@ -171,6 +173,7 @@ def run_boxes(
     remembered = {item.design: item for item in known}
     run = _Run(state, expand, solve, design_at, better_than, remembered, on_wave)
     try:
+        run.solve_aside()
         while not should_stop():
             if run.solve_ready():
                 continue
@@ -213,6 +216,13 @@ class _Run:
                 self.state.push(box)
         self._on_wave(())
 
+    def solve_aside(self) -> None:
+        """Solve what was put aside, one after the other: each is cheaper with the answer of those before."""
+        for box in self.state.aside:
+            self._answer([box], is_covered=False)
+        self.state.aside = []
+        self._climb()
+
     def solve_ready(self) -> bool:
         """Solve the best designs at hand; whether there were any."""
         batch = self.state.take(self.state.ready, BATCH_SIZE)
@@ -238,7 +248,7 @@ class _Run:
         solved = [item for item in answers if isinstance(item, Evaluation)]
         for box, item in zip(batch, answers, strict=True):
             if is_covered and isinstance(item, Evaluation):
-                by = SOLVED if item.is_exact else item.dropped_by
+                by = (SOLVED if item.objective > 0 else NO_PLAN) if item.is_exact else item.dropped_by
                 bound = max(item.bound, 0.0)
                 state.close([ClosedBox(first=box.first, last=box.last, bound=bound, closed_by=by)])
             elif is_covered:

@@ -66,8 +66,8 @@ class BoxEvaluator(Preparation):
         work = self.works[m]
         found = no_bounds(work, 1)
         if box.times:
-            least_s_mc = np.array([[own.batch_s_u.min(initial=np.inf)] for own in box.times])
+            least_s_mc = np.array([[own.least_s] for own in box.times])
             longest_s = float(longest_batches(valuation, self.works, least_s_mc, m, threshold)[0])
             found.batch_s_uc[:] = longest_s * (1 + 2 * RELATIVE_SLACK)
-            found.batch_s_uc[box.times[m].unit_u, 0] = box.times[m].batch_s_u
+            found.batch_s_uc[list(box.times[m].unit_u), 0] = box.times[m].batch_s_u
         return found

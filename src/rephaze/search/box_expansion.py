@@ -300,6 +300,8 @@ def _slower(known: tuple[UnitTimes, ...], found: tuple[UnitTimes, ...]) -> tuple
         return found or known
     joined = []
     for one, other in zip(known, found, strict=True):
-        unit_u, at, other_at = np.intersect1d(one.unit_u, other.unit_u, assume_unique=True, return_indices=True)
-        joined.append(UnitTimes(unit_u=unit_u, batch_s_u=np.maximum(one.batch_s_u[at], other.batch_s_u[other_at])))
+        longer = dict(zip(other.unit_u, other.batch_s_u, strict=True))
+        pairs = zip(one.unit_u, one.batch_s_u, strict=True)
+        both = [(u, max(batch_s, longer[u])) for u, batch_s in pairs if u in longer]
+        joined.append(UnitTimes(unit_u=tuple(u for u, _ in both), batch_s_u=tuple(batch_s for _, batch_s in both)))
     return tuple(joined)

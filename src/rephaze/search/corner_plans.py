@@ -39,16 +39,13 @@ class CornerPlans:
     def bounded(self, box: OpenBox, stage: Stage, threshold: float) -> OpenBox | None:
         """The box without the units whose plans are all too slow; None if that closes it."""
         works = self.works
-        least_s_mc = np.array([[own.batch_s_u.min(initial=np.inf)] for own in box.times])
+        least_s_mc = np.array([[own.least_s] for own in box.times])
         times = list(box.times)
         for m, work in enumerate(works):
             longest_s = float(longest_batches(self.valuation, works, least_s_mc, m, threshold)[0])
             layers = self.solver.finer_bounds(work, self.memory, no_bounds(work, 1))
             kept, found_s = [], []
-            order = np.argsort(times[m].batch_s_u, kind="stable")
-            for u, known_s in zip(
-                times[m].unit_u[order].tolist(), times[m].batch_s_u[order].tolist(), strict=True
-            ):
+            for known_s, u in sorted(zip(times[m].batch_s_u, times[m].unit_u, strict=True)):
                 if known_s > longest_s:
                     continue
                 unit = work.units[u]
@@ -64,7 +61,7 @@ class CornerPlans:
                 if bound_s < longest_s:
                     kept.append(u)
                     found_s.append(max(bound_s, known_s))
-            times[m] = UnitTimes(unit_u=np.array(kept, dtype=np.int64), batch_s_u=np.array(found_s))
+            times[m] = UnitTimes(unit_u=tuple(kept), batch_s_u=tuple(found_s))
             if not kept:
                 return None
             least_s_mc[m] = np.maximum(least_s_mc[m], min(found_s))

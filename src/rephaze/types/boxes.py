@@ -5,27 +5,34 @@ Axis letters: u = unit.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 Position = tuple[int, ...]
 """Of a design in the grid of its space, field by field."""
 
 SOLVED = "schedules and plans"
 """What closes a design that was solved."""
+NO_PLAN = "no plan fits"
+"""What closes designs on which some model has no plan."""
 
 
-@dataclass(frozen=True, eq=False, kw_only=True, slots=True)
+@dataclass(frozen=True, kw_only=True, slots=True)
 class UnitTimes:
     """Units of one model that may still win in a box, each with a time no plan of it beats there."""
 
-    unit_u: NDArray[np.int64]
-    batch_s_u: NDArray[np.float64]
+    unit_u: tuple[int, ...]
+    batch_s_u: tuple[float, ...]
+
+    @property
+    def least_s(self) -> float:
+        """No plan of any of them is faster."""
+        return min(self.batch_s_u, default=np.inf)
 
 
-@dataclass(frozen=True, eq=False, kw_only=True, slots=True)
+@dataclass(frozen=True, kw_only=True, slots=True)
 class OpenBox:
     """Designs of which some may be better than the answer."""
 
@@ -41,6 +48,11 @@ class OpenBox:
     is_ready: bool = False
     """One design alone, which bounds do not drop: to be solved."""
 
+    @property
+    def num_points(self) -> int:
+        """Grid points, whether they keep to the limits or not."""
+        return math.prod(high - low + 1 for low, high in zip(self.first, self.last, strict=True))
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ClosedBox:
@@ -53,8 +65,13 @@ class ClosedBox:
     closed_by: str
     """A bound, or the limit that every design breaks."""
 
+    @property
+    def num_points(self) -> int:
+        """Grid points, whether they keep to the limits or not."""
+        return math.prod(high - low + 1 for low, high in zip(self.first, self.last, strict=True))
 
-@dataclass(frozen=True, eq=False, kw_only=True, slots=True)
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Expansion:
     """What became of an open box: disjoint boxes that cover it."""
 
