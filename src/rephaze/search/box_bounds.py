@@ -19,6 +19,7 @@ from rephaze.hardware.area import chip_area
 from rephaze.hardware.energy import access_energy
 from rephaze.hardware.grid import LIMITS, Boxes, DesignGrid
 from rephaze.measure.best_plan import STAGE_NAMES, Stage
+from rephaze.measure.layer_bounds import ModelBounds
 from rephaze.measure.model_work import Memory, ModelWork
 from rephaze.measure.objective import Valuation
 from rephaze.measure.open_units import OpenUnits
@@ -95,6 +96,7 @@ class BoxBounding:
         self._given = times
         self._chips = grid.chips(corners.large_bf[self._box_c])
         self._valuation = corner_valuation(models, grid.chips(boxes.first_bf[self._box_c]))
+        self._units: list[OpenUnits] = []
 
     def run(self, reach: Reach) -> BoxBounds:
         """Bounds as fine as it takes to close a box, or as reach allows."""
@@ -102,12 +104,13 @@ class BoxBounding:
         times = list(self._given)
         if len(self._box_c):
             upper_c = self._by_device_time()
-            units: list[OpenUnits] = []
+            units = self._units
             for stage, own in ((Stage.BOUNDED, reach.layers), (Stage.MAPPED, reach.mapped)):
                 is_asked_c = self._is_asked(upper_c, own, stage)
                 if not is_asked_c.any():
                     continue
-                units = units or [self._open_units(m) for m in range(len(self._works))]
+                if not units:
+                    units.extend(self._open_units(m) for m in range(len(self._works)))
                 finer_c = self._refined(units, is_asked_c, is_mapped=stage is Stage.MAPPED)
                 for c in np.flatnonzero(finer_c < upper_c).tolist():
                     self._by_b[self._box_c[c]] = STAGE_NAMES[stage]
@@ -119,6 +122,11 @@ class BoxBounding:
                 elif units and upper_c[c] >= self._goal.threshold:
                     times[b] = self._left(units, c)
         return BoxBounds(self._boxes, self._large_bf, upper_b, self._by_b, times)
+
+    def layers(self, b: int) -> list[ModelBounds]:
+        """Of each model, what was found of the layers on the corner of a box, if anything was."""
+        (c,) = np.flatnonzero(self._box_c == b).tolist()
+        return [own.bounds.chip(c) for own in self._units]
 
     def _is_asked(self, upper_c: Floats, reach: float, stage: Stage) -> Flags:
         threshold = self._goal.threshold

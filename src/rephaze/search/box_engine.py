@@ -23,10 +23,12 @@ Expand = Callable[[Sequence[OpenBox], Goal], Sequence[Expansion]]
 """Open boxes in, what became of each out, in the same order; ``StoppedError`` if it was cut."""
 Solve = Callable[[Sequence[OpenBox], Goal], Iterable[Evaluation | Unsettled]]
 """Boxes of one design each in, one answer each out, in the same order."""
+BetterThan = Callable[[Evaluation, Goal], Sequence[OpenBox]]
+"""An answer and the goal in, designs near it that may be better out, the most promising first."""
 Rank = Callable[[Evaluation], tuple[float, ...]]
 """Smaller is better."""
 
-LEAST_WAVE, MOST_WAVE = 64, 1024
+LEAST_WAVE, MOST_WAVE = 128, 4096
 WAVE_PART = 4
 """One such part of the open boxes is expanded at a time, within these limits."""
 BATCH_SIZE = 8
@@ -151,7 +153,7 @@ def run_boxes(
     solve: Solve,
     *,
     design_at: Callable[[Position], int],
-    better_than: Callable[[Evaluation], Sequence[OpenBox]] = lambda _answer: (),
+    better_than: BetterThan = lambda _answer, _goal: (),
     known: Iterable[Evaluation] = (),
     on_wave: Callable[[Sequence[Evaluation]], None] = lambda _solved: None,
     should_stop: Callable[[], bool] = lambda: False,
@@ -163,8 +165,7 @@ def run_boxes(
         expand: Cuts, closes or splits boxes.
         solve: Solves designs, or drops them when a bound falls below the goal.
         design_at: The number of the design at a position.
-        better_than: Designs near a new answer that may be better, to be looked at before others: boxes that belong
-            to no cover.
+        better_than: Designs to be looked at before others when there is a new answer; they belong to no cover.
         known: Evaluations of an earlier, interrupted run; used instead of solving again.
         on_wave: Called after each wave with what was solved, for the store and the progress display.
         should_stop: Asked between waves; True ends the search with the answer and an honest bound. So does work
@@ -193,7 +194,7 @@ class _Run:
         expand: Expand,
         solve: Solve,
         design_at: Callable[[Position], int],
-        better_than: Callable[[Evaluation], Sequence[OpenBox]],
+        better_than: BetterThan,
         remembered: dict[int, Evaluation],
         on_wave: Callable[[Sequence[Evaluation]], None],
     ) -> None:
@@ -235,10 +236,8 @@ class _Run:
     def _climb(self) -> None:
         """Look around a new answer for a better one, as long as there is one."""
         while self.state.incumbent is not None:
-            near = self._better_than(self.state.incumbent)
-            found = self._expand(near, self.state.goal) if near else []
-            ready = sorted((box for one in found for box in one.open), key=lambda box: -box.upper)
-            if not ready or not self._answer(ready[:BATCH_SIZE], is_covered=False):
+            near = self._better_than(self.state.incumbent, self.state.goal)
+            if not near or not self._answer(near[:BATCH_SIZE], is_covered=False):
                 return
 
     def _answer(self, batch: Sequence[OpenBox], *, is_covered: bool = True) -> bool:

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from rephaze.hardware.grid import LIMITS, Boxes, DesignGrid
 from rephaze.measure.best_plan import STAGE_NAMES, Stage
+from rephaze.measure.layer_bounds import ModelBounds
 from rephaze.search.box_bounds import ALL_RUNGS, DEVICE_ONLY, LAYER_REACH, BoxBounding, Reach
 from rephaze.search.corner_plans import CornerPlans
 from rephaze.search.preparation import Preparation
@@ -26,7 +27,7 @@ from rephaze.types.stopping import StopSignal
 Ints = NDArray[np.int64]
 
 TIES = "a tie at most, of a larger chip"
-HURRY_REACH = 1.04
+HURRY_REACH = 1.08
 """Plans and schedules are looked at for a box, and not only for a design alone, where bounds are this near."""
 MAX_ROUNDS = 16
 """Of cutting by device time."""
@@ -219,7 +220,8 @@ class BoxExpansion:
             return
         times = [self._left[b].times for b in near]
         ranges = _ranges([self._left[b] for b in near])
-        bounds = BoxBounding(self._models, self._grid, ranges, times, self._goal, self._stop).run(ALL_RUNGS)
+        bounding = BoxBounding(self._models, self._grid, ranges, times, self._goal, self._stop)
+        bounds = bounding.run(ALL_RUNGS)
         for at, b in enumerate(near):
             upper, by = float(bounds.upper_b[at]), bounds.by_b[at]
             if self._is_closed(upper):
@@ -229,15 +231,15 @@ class BoxExpansion:
             if upper < box.upper:
                 box = replace(box, upper=upper, bounded_by=by)
             self._left[b] = replace(box, times=bounds.times[at])
-            self._plan(b, large[b])
+            self._plan(b, large[b], bounding.layers(at))
             if b in self._left and b in single:
                 self._make_ready(b)
 
-    def _plan(self, b: int, large: Position) -> None:
+    def _plan(self, b: int, large: Position, layers: list[ModelBounds]) -> None:
         """Plans on mapped products, then on what little work proves of schedules."""
         box = self._left[b]
         if self._goal.has_answer:
-            plans = CornerPlans(self._models, self._grid, box.first, large, self._stop)
+            plans = CornerPlans(self._models, self._grid, box.first, large, layers, self._stop)
             for stage in (Stage.PLACED, Stage.HURRIED):
                 found = plans.bounded(box, stage, self._goal.threshold)
                 if found is None:

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
+from numpy.typing import NDArray
 
 from rephaze.hardware.grid import Boxes
 from rephaze.search.box_bounds import ALL_RUNGS, BoxBounding
@@ -95,22 +96,26 @@ class BoxSearch:
     def _push_first(self) -> None:
         """Designs drawn from the space, the best bounds first, to have an answer to hold bounds against."""
         self._report("drawing designs")
-        at_cf = drawn_designs(self.grid, self.settings.seed)
-        if not len(at_cf):
-            return
-        none = [()] * len(at_cf)
-        stop = self.clock.stop
-        found = BoxBounding(self.evaluator, self.grid, Boxes(at_cf, at_cf), none, NO_GOAL, stop).run(ALL_RUNGS)
-        order = np.argsort(-found.upper_b, kind="stable")[:NUM_FIRST].tolist()
-        boxes = single_boxes(at_cf[order])
-        self.state.aside = [
-            replace(box, upper=float(found.upper_b[c]), times=found.times[c], is_ready=True)
-            for box, c in zip(boxes, order, strict=True)
-            if found.upper_b[c] > 0
-        ]
+        drawn = self._bounded(drawn_designs(self.grid, self.settings.seed), NO_GOAL)
+        self.state.aside = drawn[:NUM_FIRST]
 
-    def _near(self, answer: Evaluation) -> list[OpenBox]:
-        return single_boxes(neighbours(self.grid, self.grid.position_of(answer.design)))
+    def _near(self, answer: Evaluation, goal: Goal) -> list[OpenBox]:
+        """Designs a step or two from the answer whose bounds reach the goal, the best first."""
+        self._report("climbing")
+        return self._bounded(neighbours(self.grid, self.grid.position_of(answer.design)), goal)
+
+    def _bounded(self, at_cf: NDArray[np.int64], goal: Goal) -> list[OpenBox]:
+        """Designs to be solved, by falling bound; none that does not reach the goal."""
+        if not len(at_cf):
+            return []
+        none, stop = [()] * len(at_cf), self.clock.stop
+        found = BoxBounding(self.evaluator, self.grid, Boxes(at_cf, at_cf), none, goal, stop).run(ALL_RUNGS)
+        order = np.argsort(-found.upper_b, kind="stable").tolist()
+        return [
+            replace(box, upper=float(found.upper_b[c]), times=found.times[c], is_ready=True)
+            for box, c in zip(single_boxes(at_cf[order]), order, strict=True)
+            if found.upper_b[c] > 0 and found.upper_b[c] >= goal.threshold
+        ]
 
     def _expand(self, boxes: Sequence[OpenBox], goal: Goal) -> list[Expansion]:
         self._report("bounding")

@@ -20,7 +20,7 @@ from rephaze.types.search import Evaluation, SearchSettings, Unsettled
 from rephaze.types.stopping import UNSTOPPED, StoppedError, StopSignal
 
 PIECES_PER_WORKER = 2
-PIECE_BOXES = 32
+PIECE_BOXES = 64
 """Boxes expanded together."""
 STOP_GRACE_S = 2.0
 """What workers get to end their step once they must stop; then nobody waits for them any more."""
