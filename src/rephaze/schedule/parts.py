@@ -12,7 +12,8 @@ import numpy as np
 from rephaze.schedule.cpsat import Solved
 from rephaze.schedule.list_schedule import first_schedule, improve
 from rephaze.schedule.resumable_search import NUM_ROUNDS, Limit, PartSolution, ResumableSearch
-from rephaze.schedule.tables import Ints, Task
+from rephaze.schedule.tables import Floats, Ints, Task
+from rephaze.schedule.trimming import trimmed
 from rephaze.types.stopping import UNSTOPPED, StopSignal
 
 DEFAULT_BACKEND = "scip"
@@ -50,13 +51,15 @@ class Solver(StrEnum):
 # before either gets a long one; under engine the search is nearly always the one.
 _SEARCH_FIRST = (
     ("search", 0.0005),
-    ("dive", 0.005),
+    ("dive", 0.004),
+    ("improve", 0.006),
     ("search", 0.01),
-    ("dive", 0.02),
-    ("search", 0.05),
-    ("dive", 0.1),
-    ("search", 0.3),
-    ("dive", 0.4),
+    ("improve", 0.03),
+    ("dive", 0.05),
+    ("search", 0.1),
+    ("dive", 0.15),
+    ("search", 0.4),
+    ("dive", 0.5),
     ("search", 1.0),
 )
 _IN_TURNS = (
@@ -101,7 +104,7 @@ def solve_part(task: Task, width: int, effort: Effort, time_limit_s: float) -> P
     Raises:
         StoppedError: The stop signal came before a proof and before the limit.
     """
-    solver, work_limit, stop = effort.solver, effort.work_limit, effort.stop
+    solver, stop = effort.solver, effort.stop
     stop.check()
     began = time.perf_counter()
     size = len(task.dur_im)
@@ -118,6 +121,35 @@ def solve_part(task: Task, width: int, effort: Effort, time_limit_s: float) -> P
         return known
     if known.is_proven and solver is not Solver.CPSAT:
         return known
+    if task.exclusive or solver is Solver.CPSAT:
+        _solve_in_turns(task, known, weight_im, width, effort, began, time_limit_s)
+        return known
+    small, was_im, width = trimmed(task, width, known.makespan)
+    inner = PartSolution(known.bound, 0, np.zeros_like(known.start_i), np.zeros_like(known.mode_i))
+    weight_im = np.zeros(small.dur_im.shape)
+    bound, inner.makespan = first_schedule(small, NUM_ROUNDS, weight_im, inner.start_i, inner.mode_i)
+    inner.bound = max(inner.bound, min(bound, known.makespan))
+    if known.makespan <= inner.makespan:
+        inner.makespan, inner.start_i = known.makespan, known.start_i
+        inner.mode_i = np.argmax(was_im == known.mode_i[:, None], axis=1)
+    if not inner.is_proven:
+        _solve_in_turns(small, inner, weight_im, width, effort, began, time_limit_s)
+    inner.mode_i = was_im[np.arange(size), inner.mode_i]
+    return inner
+
+
+def _solve_in_turns(
+    task: Task,
+    known: PartSolution,
+    weight_im: Floats,
+    width: int,
+    effort: Effort,
+    began: float,
+    time_limit_s: float,
+) -> None:
+    """Methods in turns until ``known`` is proven or the limit is reached."""
+    solver, work_limit, stop = effort.solver, effort.work_limit, effort.stop
+    size = len(task.dur_im)
     may_search = solver is not Solver.CPSAT and size <= _MAX_SEARCH_OPS
     search = ResumableSearch(task, known, weight_im, width) if may_search else None
     num_nodes = 0
@@ -140,7 +172,6 @@ def solve_part(task: Task, width: int, effort: Effort, time_limit_s: float) -> P
         stop.check()
         if work_limit is not None and limit.num_nodes == work_limit:
             break
-    return known
 
 
 def _turns(task: Task, solver: Solver) -> tuple[tuple[str, float], ...]:

@@ -19,7 +19,7 @@ NUM_ROUNDS = 200
 """Of the first relaxation."""
 _FIRST_SHARPENING = 2000
 _MAX_NODE_BYTES = 800_000_000
-_DIVE_STEEPNESS = 0.5
+_DIVE_STEEPNESS = 1.0
 """How far above the least bound a dive's last operators may start, as part of the gap it wants to close."""
 
 
@@ -87,8 +87,7 @@ class ResumableSearch:
         known, control = self.known, self.nodes.control
         control[nodes.INCUMBENT] = known.makespan
         control[nodes.BEST_NODE] = -1
-        gap = known.makespan - known.bound
-        slope = int(np.ceil(_DIVE_STEEPNESS * gap / len(known.mode_i))) if dives else 0
+        slope = self._slope() if dives else 0
         if slope != control[nodes.SLOPE]:
             nodes.reorder(self.nodes, slope)
         while not self.is_over and limit.time_left_s() > 0:
@@ -98,7 +97,11 @@ class ResumableSearch:
                 break
             if expanded >= self.sharpen_at and not control[nodes.PACKS]:
                 self._sharpen()
+            before = int(control[nodes.INCUMBENT])
             outcome = bestfirst.search_slice(self.task, self.nodes, self.slice)
+            if dives and control[nodes.INCUMBENT] < before:
+                slope = self._slope()
+                nodes.reorder(self.nodes, slope)
             if outcome == bestfirst.PROVEN:
                 self.is_over = True
             elif outcome == bestfirst.FULL:
@@ -118,6 +121,12 @@ class ResumableSearch:
             at_top = self.nodes.heap[: 1 if not slope else control[nodes.HEAP_SIZE]]
             lowest = min(lowest, int(self.nodes.fact[at_top, nodes.BOUND].min()))
         known.bound = max(known.bound, min(lowest, known.makespan))
+
+    def _slope(self) -> int:
+        """Steep while far from proven."""
+        bound, incumbent = self.known.bound, int(self.nodes.control[nodes.INCUMBENT])
+        gap = (incumbent - bound) / max(incumbent, 1)
+        return max(1, int(_DIVE_STEEPNESS * gap * (1 << nodes.STEEPNESS_BITS)))
 
     def _sharpen(self) -> None:
         """Tune the root's weight set further, the harder the part proves: a little better prunes much."""
