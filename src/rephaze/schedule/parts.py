@@ -6,11 +6,13 @@ import math
 import time
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import NamedTuple
 
 import numpy as np
 
 from rephaze.schedule.cpsat import Solved
 from rephaze.schedule.list_schedule import first_schedule, improve
+from rephaze.schedule.relaxation import NEVER
 from rephaze.schedule.resumable_search import NUM_ROUNDS, Limit, PartSolution, ResumableSearch
 from rephaze.schedule.tables import Floats, Ints, Task
 from rephaze.schedule.trimming import trimmed
@@ -88,11 +90,23 @@ class Effort:
     """Which methods may be used."""
     backend: str = DEFAULT_BACKEND
     """Of the integer program: scip, highs, cp_sat or gurobi."""
+    cutoff_cycles: int | None = None
+    """The question: is there a schedule below this? The answer is a proven schedule below it, or a bound that
+    reaches it; what was not needed for that is left open."""
     stop: StopSignal = UNSTOPPED
     """Interrupts the work, whatever its limit."""
 
 
-def solve_part(task: Task, width: int, effort: Effort, time_limit_s: float) -> PartSolution:
+class Turns(NamedTuple):
+    """When turns end."""
+
+    began: float
+    """By ``time.perf_counter``."""
+    time_limit_s: float
+    cutoff: int
+
+
+def solve_part(task: Task, width: int, effort: Effort, time_limit_s: float, cutoff: int = NEVER) -> PartSolution:
     """The best schedule and bound of a part within the limit.
 
     Args:
@@ -100,6 +114,7 @@ def solve_part(task: Task, width: int, effort: Effort, time_limit_s: float) -> P
         width: Most operators that can run at once.
         effort: By which means, and how much work.
         time_limit_s: Wall time for this part; the quick bounds are always made.
+        cutoff: A bound that reaches this will do: longer schedules are of no use.
 
     Raises:
         StoppedError: The stop signal came before a proof and before the limit.
@@ -119,10 +134,10 @@ def solve_part(task: Task, width: int, effort: Effort, time_limit_s: float) -> P
         if not known.is_proven:
             stop.check()
         return known
-    if known.is_proven and solver is not Solver.CPSAT:
+    if (known.is_proven or known.bound >= cutoff) and solver is not Solver.CPSAT:
         return known
     if task.exclusive or solver is Solver.CPSAT:
-        _solve_in_turns(task, known, weight_im, width, effort, began, time_limit_s)
+        _solve_in_turns(task, known, weight_im, width, effort, Turns(began, time_limit_s, cutoff))
         return known
     small, was_im, width = trimmed(task, width, known.makespan)
     inner = PartSolution(known.bound, 0, np.zeros_like(known.start_i), np.zeros_like(known.mode_i))
@@ -132,8 +147,8 @@ def solve_part(task: Task, width: int, effort: Effort, time_limit_s: float) -> P
     if known.makespan <= inner.makespan:
         inner.makespan, inner.start_i = known.makespan, known.start_i
         inner.mode_i = np.argmax(was_im == known.mode_i[:, None], axis=1)
-    if not inner.is_proven:
-        _solve_in_turns(small, inner, weight_im, width, effort, began, time_limit_s)
+    if not inner.is_proven and inner.bound < cutoff:
+        _solve_in_turns(small, inner, weight_im, width, effort, Turns(began, time_limit_s, cutoff))
     inner.mode_i = was_im[np.arange(size), inner.mode_i]
     return inner
 
@@ -144,14 +159,14 @@ def _solve_in_turns(
     weight_im: Floats,
     width: int,
     effort: Effort,
-    began: float,
-    time_limit_s: float,
+    turns: Turns,
 ) -> None:
-    """Methods in turns until ``known`` is proven or the limit is reached."""
+    """Methods in turns until ``known`` is proven, its bound reaches the cutoff, or the limit is reached."""
     solver, work_limit, stop = effort.solver, effort.work_limit, effort.stop
+    began, time_limit_s, cutoff = turns
     size = len(task.dur_im)
     may_search = solver is not Solver.CPSAT and size <= _MAX_SEARCH_OPS
-    search = ResumableSearch(task, known, weight_im, width) if may_search else None
+    search = ResumableSearch(task, known, weight_im, width, cutoff) if may_search else None
     num_nodes = 0
     for seed, (method, share) in enumerate(_turns(task, solver)):
         num_nodes_before = num_nodes
@@ -167,7 +182,7 @@ def _solve_in_turns(
             _improve(task, known, limit, num_nodes_before)
         elif method == "cpsat":
             _run_cpsat(task, known, limit, seed)
-        if known.is_proven:
+        if known.is_proven or known.bound >= cutoff:
             break
         stop.check()
         if work_limit is not None and limit.num_nodes == work_limit:

@@ -10,7 +10,7 @@ import numpy as np
 
 from rephaze.schedule import bestfirst, nodes
 from rephaze.schedule.nodes import Nodes
-from rephaze.schedule.relaxation import ceil_safely, relax
+from rephaze.schedule.relaxation import NEVER, ceil_safely, relax
 from rephaze.schedule.tables import MODE_BITS, MODE_MASK, Floats, Ints, Preds, Task
 from rephaze.schedule.teams import WORK_DONE
 from rephaze.types.stopping import UNSTOPPED, StopSignal
@@ -62,10 +62,13 @@ class ResumableSearch:
         known: What is known of it; what the search finds goes there.
         weight_im: A weight set to start with.
         width: Most operators that can run at once.
+        cutoff: Only schedules shorter than this are looked for; a bound that reaches it ends the search.
     """
 
-    def __init__(self, task: Task, known: PartSolution, weight_im: Floats, width: int) -> None:
-        self.task, self.known = task, known
+    def __init__(
+        self, task: Task, known: PartSolution, weight_im: Floats, width: int, cutoff: int = NEVER
+    ) -> None:
+        self.task, self.known, self.cutoff = task, known, cutoff
         size, words = task.ancestors_iw.shape
         self.nodes: Nodes = nodes.new_nodes(task, width, max(1024, 8 * size * task.dur_im.shape[1] // 2))
         self.nodes.fact[0, nodes.BOUND] = known.bound
@@ -85,7 +88,7 @@ class ResumableSearch:
                 proves late.
         """
         known, control = self.known, self.nodes.control
-        control[nodes.INCUMBENT] = known.makespan
+        control[nodes.INCUMBENT] = min(known.makespan, self.cutoff)
         control[nodes.BEST_NODE] = -1
         slope = self._slope() if dives else 0
         if slope != control[nodes.SLOPE]:
