@@ -1,7 +1,7 @@
 """How many passes of a model's layers are proven, on known chips and on random designs, and in what time?
 
-Draws for each chip some of the cuts and microbatch sizes that a search would ask for and schedules every pass with the
-work a search gives it, or with the hundredth it gives at first::
+Draws for each chip some of the cuts and microbatch sizes that a search may ask for and schedules every pass with
+the work a search gives it, or with the hundredth it gives at first::
 
     python benchmarks/layer_passes.py mixtral-8x7b deepseek-v3 --random 20 --pairs 4
     python benchmarks/layer_passes.py mixtral-8x7b --hurried
@@ -59,7 +59,7 @@ def main() -> None:
                             gaps.append(1 - found.bound_cycles / found.makespan_cycles)
         print(
             f"{model} on {len(chips)} chips: {num_passes} passes, {len(gaps)} unproven"
-            f" ({1 - len(gaps) / max(num_passes, 1):.1%} proven, {sum(gap > 0.01 for gap in gaps)} by more than 1 %);"
+            f" ({1 - len(gaps) / max(num_passes, 1):.1%} proven), {sum(gap > 0.01 for gap in gaps)} above 1 %;"
             f" largest gap {max(gaps, default=0.0):.2%}; {spent_s:.1f} processor seconds",
             flush=True,
         )

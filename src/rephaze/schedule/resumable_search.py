@@ -19,8 +19,10 @@ NUM_ROUNDS = 200
 """Of the first relaxation."""
 _FIRST_SHARPENING = 2000
 _MAX_NODE_BYTES = 800_000_000
-_DIVE_STEEPNESS = 1.0
-"""How far above the least bound a dive's last operators may start, as part of the gap it wants to close."""
+_SLICE, _DIVE_SLICE = 4096, 512
+"""Most nodes from one look at the limit to the next."""
+_MOST_STEEP = 8
+"""How far above its bound a node nearly done may lie to come before one hardly begun, in parts of the gap."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -75,7 +77,7 @@ class ResumableSearch:
         self.words = words
         self.node_bytes = 8 * nodes.NUM_FACTS + 8 * self.nodes.bits.shape[1] + 12 * width + 24
         nodes.put_weights(task, self.nodes, weight_im, nodes.FIRST_RELAXED_SET)
-        self.slice = 64
+        self.slice, self.steepness = 64, 1
         self.is_over = False
         self.sharpen_at, self.num_rounds = _FIRST_SHARPENING, NUM_ROUNDS
 
@@ -102,7 +104,10 @@ class ResumableSearch:
                 self._sharpen()
             before = int(control[nodes.INCUMBENT])
             outcome = bestfirst.search_slice(self.task, self.nodes, self.slice)
-            if dives and control[nodes.INCUMBENT] < before:
+            if dives:
+                # Steeper until a schedule is found, then as flat as its gap allows.
+                found = control[nodes.INCUMBENT] < before
+                self.steepness = 1 if found or self.steepness >= _MOST_STEEP else 2 * self.steepness
                 slope = self._slope()
                 nodes.reorder(self.nodes, slope)
             if outcome == bestfirst.PROVEN:
@@ -114,7 +119,7 @@ class ResumableSearch:
                     break
                 self.nodes = nodes.enlarged(self.nodes, self.words, capacity)
             else:
-                self.slice = min(2 * self.slice, 4096)
+                self.slice = min(2 * self.slice, _DIVE_SLICE if dives else _SLICE)
         incumbent = int(control[nodes.INCUMBENT])
         if control[nodes.BEST_NODE] >= 0:
             known.makespan = incumbent
@@ -129,7 +134,7 @@ class ResumableSearch:
         """Steep while far from proven."""
         bound, incumbent = self.known.bound, int(self.nodes.control[nodes.INCUMBENT])
         gap = (incumbent - bound) / max(incumbent, 1)
-        return max(1, int(_DIVE_STEEPNESS * gap * (1 << nodes.STEEPNESS_BITS)))
+        return max(1, int(self.steepness * gap * (1 << nodes.STEEPNESS_BITS)))
 
     def _sharpen(self) -> None:
         """Tune the root's weight set further, the harder the part proves: a little better prunes much."""
