@@ -102,18 +102,7 @@ class LineSolver:
         )
 
     def _plan(self, graph: FullGraph, answer: State) -> FullPlan:
-        found = answer.row_q.tolist()
-        item, layout_code = found[ITEM:LAYOUT], found[LAYOUT:]
-        layout = Layout(
-            dp=item[codes.DP],
-            pp=item[codes.PP],
-            order=DeviceOrder.DP_OUTER if layout_code[codes.IS_DP_OUTER] else DeviceOrder.PP_OUTER,
-            sharding=tuple(Sharding)[layout_code[codes.SHARDING]],
-            shard_group=layout_code[codes.SHARD_GROUP],
-            reshard=bool(item[codes.GATHERS]),
-            schedule=next(one for one, number in SCHEDULES.items() if number == item[codes.SCHEDULE]),
-            chunks=item[codes.CHUNKS],
-        )
+        layout = layout_at(answer.row_q)
         num_stages = layout.pp * layout.chunks
         starts = [*answer.cut_qc[0, :num_stages].tolist(), len(graph.layers)]
         stages = tuple(
@@ -121,6 +110,22 @@ class LineSolver:
             for at in range(num_stages)
         )
         return layout.plan(graph, stages)
+
+
+def layout_at(row_q: Ints) -> Layout:
+    """The layout of a row."""
+    found = row_q.tolist()
+    item, layout_code = found[ITEM:LAYOUT], found[LAYOUT:]
+    return Layout(
+        dp=item[codes.DP],
+        pp=item[codes.PP],
+        order=DeviceOrder.DP_OUTER if layout_code[codes.IS_DP_OUTER] else DeviceOrder.PP_OUTER,
+        sharding=tuple(Sharding)[layout_code[codes.SHARDING]],
+        shard_group=layout_code[codes.SHARD_GROUP],
+        reshard=bool(item[codes.GATHERS]),
+        schedule=next(one for one, number in SCHEDULES.items() if number == item[codes.SCHEDULE]),
+        chunks=item[codes.CHUNKS],
+    )
 
 
 def _wanted(problem: FullProblem) -> Wanted:

@@ -225,7 +225,8 @@ class _Messages:
 
     def add(self, graph: FullGraph) -> None:
         num_layers = len(graph.layers)
-        if len(graph.links) == num_layers - 1:
+        # A graph that branches may have as many links as a line.
+        if len(graph.links) == num_layers - 1 and all(link.dst == link.src + 1 for link in graph.links):
             self.first_g.append(-1)
             return
         self.first_g.append(self._size)
@@ -237,19 +238,18 @@ class _Messages:
 
 
 def _message_tables(graph: FullGraph) -> tuple[Floats, Floats]:
+    """By first layer and end of a run: of each source outside, or inside, the largest payload over its ends."""
     size = len(graph.layers) + 1
     enter, leave = np.zeros((size, size)), np.zeros((size, size))
-    first_ab, end_ab = np.arange(size)[:, None], np.arange(size)[None, :]
-    for src in {link.src for link in graph.links}:
-        most_in, most_out = np.zeros((size, size)), np.zeros((size, size))
-        for link in graph.links:
-            if link.src != src:
-                continue
-            has_src, has_dst = (first_ab <= src) & (src < end_ab), (first_ab <= link.dst) & (link.dst < end_ab)
-            np.maximum(most_in, np.where(has_dst & ~has_src, link.payload_bytes, 0.0), out=most_in)
-            np.maximum(most_out, np.where(has_src & ~has_dst, link.payload_bytes, 0.0), out=most_out)
-        enter += most_in
-        leave += most_out
+    payload_by_source: dict[int, Floats] = {}
+    for link in graph.links:
+        payload = payload_by_source.setdefault(link.src, np.zeros(size))
+        payload[link.dst] = max(payload[link.dst], link.payload_bytes)
+    for src, payload in payload_by_source.items():
+        # Runs that start behind the source, and those that hold it and end before some layer that reads it.
+        behind = np.triu(np.broadcast_to(payload, (size, size)))[src + 1 :]
+        enter[src + 1 :, 1:] += np.maximum.accumulate(behind, axis=1)[:, :-1]
+        leave[: src + 1, src + 1 :] += np.maximum.accumulate(payload[::-1])[::-1][src + 1 :]
     return enter, leave
 
 
