@@ -73,6 +73,21 @@ def test_no_chip_has_a_faster_plan_than_its_bound(seed):
 
 
 @given(seed=SEEDS)
+@settings(max_examples=50, deadline=None)
+def test_layouts_are_listed_as_far_as_bounds_need_them(seed):
+    problem = one_graph(seed)
+    layer_types, forward, backward, weight, _ = chips(problem, seed)
+    whole = FullChipBounds(problem, layer_types)
+    assert whole.num_layouts >= 0  # lists all
+    wanted_s = whole.batch_s(forward, backward, weight)
+    assert (FullChipBounds(problem, layer_types).batch_s(forward, backward, weight) == wanted_s).all()
+    one_by_one = FullChipBounds(problem, layer_types)
+    for c in reversed(range(NUM_CHIPS)):
+        found_s = one_by_one.batch_s(forward[c : c + 1], backward[c : c + 1], weight[c : c + 1])
+        assert found_s == wanted_s[c : c + 1]
+
+
+@given(seed=SEEDS)
 @settings(max_examples=100, deadline=None)
 def test_other_times_are_those_of_records_that_have_them(seed):
     problem = one_graph(seed)

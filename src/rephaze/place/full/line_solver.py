@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import accumulate
 
 import numpy as np
@@ -190,25 +191,62 @@ def levels_of(cluster: Cluster) -> Levels:
 
 
 def _tables(problem: FullProblem, lines: Lines, choices: Choices) -> Tables:
-    levels, degrees = levels_of(problem.cluster), _degrees(problem, lines)
-    pairs = np.stack([lines.tp_g, lines.cp_g], axis=1)
-    widths, width_g = np.unique(pairs, axis=0, return_inverse=True)
-    num_layers = int(np.diff(lines.first_v_g).max())
-    depths = problem.cluster.num_devices // (widths.prod(axis=1)[:, None] * degrees.dp_d[None, :])
+    most = min(int(lines.count_g.max()), problem.cluster.num_devices // int((lines.tp_g * lines.cp_g).min()))
+    return _tables_for(
+        problem.cluster,
+        None if problem.options.family is PlanFamily.ANY else problem.global_batch,
+        most,
+        choices.sizes,
+        choices.figures.gradient_ratio,
+        tuple(zip(lines.tp_g.tolist(), lines.cp_g.tolist(), lines.experts_g.tolist(), strict=True)),
+        int(np.diff(lines.first_v_g).max()),
+    )
+
+
+@lru_cache(maxsize=128)
+def _tables_for(
+    cluster: Cluster,
+    batch: int | None,
+    most: int,
+    shard_sizes: Sizes,
+    gradient_ratio: float,
+    widths_g: tuple[tuple[int, int, int], ...],
+    num_layers: int,
+) -> Tables:
+    """What microbatch sizes and chips of a model share.
+
+    Args:
+        cluster: The network.
+        batch: What degrees must divide; None: nothing.
+        most: The largest degree.
+        shard_sizes: Which shard groups are asked for.
+        gradient_ratio: Bytes of a gradient over those of a weight.
+        widths_g: (tp, cp, devices of experts) of each graph.
+        num_layers: Of the longest graph.
+    """
+    levels, degrees = levels_of(cluster), _degrees(batch, most)
+    widths, width_g = _distinct([(tp, cp) for tp, cp, _ in widths_g])
+    depths = cluster.num_devices // (widths.prod(axis=1)[:, None] * degrees.dp_d[None, :])
     first_row = _starts(np.minimum(depths, num_layers))
-    kinds, kind_g = np.unique(np.column_stack([pairs, lines.experts_g, width_g]), axis=0, return_inverse=True)
+    kinds, kind_g = _distinct([(*one, w) for one, w in zip(widths_g, width_g.tolist(), strict=True)])
     sizes = (first_row[:, -1] - first_row[:, 0])[kinds[:, 3]]
     first_kind = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
     return Tables(
         levels=levels,
         degrees=degrees,
-        width_g=width_g.ravel().astype(np.int64),
+        width_g=width_g,
         first_row=first_row,
-        row_rq=least_rates(levels, degrees, choices.sizes, widths, first_row, choices.figures.gradient_ratio),
-        kind_g=kind_g.ravel().astype(np.int64),
+        row_rq=least_rates(levels, degrees, shard_sizes, widths, first_row, gradient_ratio),
+        kind_g=kind_g,
         first_kind=first_kind,
         expert_row_rq=least_expert_rates(levels, degrees, kinds, first_row, first_kind),
     )
+
+
+def _distinct(rows: list[tuple[int, ...]]) -> tuple[Ints, Ints]:
+    """The different rows, sorted, and the position of each row among them."""
+    found = {row: at for at, row in enumerate(sorted(set(rows)))}
+    return np.array(list(found), dtype=np.int64), np.array([found[row] for row in rows], dtype=np.int64)
 
 
 def _starts(num_rows: Ints) -> Ints:
@@ -218,13 +256,11 @@ def _starts(num_rows: Ints) -> Ints:
     return np.ascontiguousarray(before[:, None] + inside, dtype=np.int64)
 
 
-def _degrees(problem: FullProblem, lines: Lines) -> Degrees:
+def _degrees(batch: int | None, most: int) -> Degrees:
     """Degrees some graph may have, with their divisors."""
-    most = min(int(lines.count_g.max()), problem.cluster.num_devices // int((lines.tp_g * lines.cp_g).min()))
-    if problem.options.family is PlanFamily.ANY:
-        found = list(range(1, max(most, 1) + 1))
-    else:
-        found = [dp for dp in _divisors(problem.global_batch) if dp <= max(most, 1)]
+    found = list(range(1, max(most, 1) + 1))
+    if batch is not None:
+        found = [dp for dp in _divisors(batch) if dp <= max(most, 1)]
     divisors = [_divisors(dp) for dp in found]
     return Degrees(
         dp_d=np.array(found, dtype=np.int64),

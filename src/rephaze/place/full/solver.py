@@ -67,11 +67,12 @@ class FullPlacer:
 
     def __init__(self, problem: FullProblem) -> None:
         self.problem = problem
-        self._positions = [g for g, graph in enumerate(problem.graphs) if is_line(graph)]
+        are_lines = [is_line(graph) for graph in problem.graphs]
+        self._positions = [g for g, has_line in enumerate(are_lines) if has_line]
         graphs = [problem.graphs[g] for g in self._positions]
         self._lines = LineSolver(problem, graphs) if graphs else None
         self._branching = {
-            g: BranchingSolver(problem, graph) for g, graph in enumerate(problem.graphs) if not is_line(graph)
+            g: BranchingSolver(problem, problem.graphs[g]) for g, has_line in enumerate(are_lines) if not has_line
         }
         self._recorded: Times | None = None
 
