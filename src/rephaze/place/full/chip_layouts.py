@@ -49,6 +49,8 @@ FIRST_LAYOUTS = 1 << 10
 NUM_KNOWN = 8
 """Layouts of an item that are remembered to fit, and not to."""
 NEVER, EVER = 0, 1
+ITEMS = -1
+"""Instead of a (dp, pp): all of them."""
 FIRST = unfolded(0)
 """The one graph, and no layout."""
 
@@ -115,10 +117,21 @@ class FittingLayouts:
         num_layers = len(lines.param_bytes_v)
         self._space, self._has_line = space, has_line
         self._totals = graph_totals(lines, space.times)
-        item_iq = np.empty(
-            (most_items(len(tables.degrees.dp_d), num_layers, len(choices.chunks)), NUM_ITEM), np.int64
+        num_items = most_items(len(tables.degrees.dp_d), num_layers, len(choices.chunks))
+        self._first_i_m = self._first_n_m = np.zeros(1, dtype=np.int64)
+        self._item_iq = np.empty((num_items, NUM_ITEM), dtype=np.int64)
+        self._row_nq = np.empty((FIRST_LAYOUTS, NUM_ITEM + NUM_LAYOUT), dtype=np.int64)
+        self._shape_nq = np.empty((FIRST_LAYOUTS, NUM_SHAPE), dtype=np.int64)
+        self._link_nq = np.empty((FIRST_LAYOUTS, NUM_LINK_TIMES + NUM_HELD))
+        self._room = _Room(
+            layout_yq=np.empty((6 * MAX_SIZES, NUM_LAYOUT), dtype=np.int64),
+            size_s=np.zeros(MAX_SIZES, dtype=np.int64),
+            link_vq=np.zeros((num_layers + 1, NUM_LINKS)),
+            run_kq=np.zeros((NUM_KEPT, NUM_POINT)),
+            known_kbq=np.zeros((NUM_KNOWN, 2, NUM_HELD)),
+            num_known_b=np.zeros(2, dtype=np.int64),
         )
-        item_iq = item_iq[: _list_items(lines, tables, choices, item_iq)]
+        item_iq = self._item_iq[: self._list(ITEMS, ITEMS)]
         count_i = -(-int(lines.count_g[0]) // item_iq[:, codes.DP])
         # By rising work of a device, the layouts of one (dp, pp) together.
         order = np.lexsort((item_iq[:, codes.SCHEDULE], item_iq[:, codes.PP], count_i / item_iq[:, codes.PP]))
@@ -131,17 +144,6 @@ class FittingLayouts:
         self._num_listed = 0
         """Of the (dp, pp)."""
         self._first_n_m = np.zeros(len(self._first_i_m), dtype=np.int64)
-        self._row_nq = np.empty((FIRST_LAYOUTS, NUM_ITEM + NUM_LAYOUT), dtype=np.int64)
-        self._shape_nq = np.empty((FIRST_LAYOUTS, NUM_SHAPE), dtype=np.int64)
-        self._link_nq = np.empty((FIRST_LAYOUTS, NUM_LINK_TIMES + NUM_HELD))
-        self._room = _Room(
-            layout_yq=np.empty((6 * MAX_SIZES, NUM_LAYOUT), dtype=np.int64),
-            size_s=np.zeros(MAX_SIZES, dtype=np.int64),
-            link_vq=np.zeros((num_layers + 1, NUM_LINKS)),
-            run_kq=np.zeros((NUM_KEPT, NUM_POINT)),
-            known_kbq=np.zeros((NUM_KNOWN, 2, NUM_HELD)),
-            num_known_b=np.zeros(2, dtype=np.int64),
-        )
 
     @property
     def is_whole(self) -> bool:
@@ -173,12 +175,7 @@ class FittingLayouts:
         end_m = int(np.searchsorted(self._first_i_m, most, side="right")) - 1
         end_m = min(max(end_m, self._num_listed + 1), len(self._pp_m))
         while True:
-            listing = _Listing(
-                self._item_iq, self._first_i_m, self._first_n_m, self._row_nq, self._shape_nq, self._link_nq
-            )
-            self._num_listed = _list_fitting(
-                self._space, self._totals, self._has_line, self._num_listed, end_m, listing, self._room
-            )
+            self._num_listed = self._list(self._num_listed, end_m)
             if self._num_listed == end_m:
                 return
             self._row_nq, self._shape_nq, self._link_nq = (
@@ -186,11 +183,11 @@ class FittingLayouts:
                 for array in (self._row_nq, self._shape_nq, self._link_nq)
             )
 
-
-@kernel_in_place
-def _list_items(lines: Lines, tables: Tables, choices: Choices, item_iq: Ints) -> int:
-    num_items, _ = list_items(FIRST, lines, tables, choices, 0.0, np.inf, item_iq)
-    return num_items
+    def _list(self, first_m: int, end_m: int) -> int:
+        listing = _Listing(
+            self._item_iq, self._first_i_m, self._first_n_m, self._row_nq, self._shape_nq, self._link_nq
+        )
+        return _list_fitting(self._space, self._totals, self._has_line, first_m, end_m, listing, self._room)
 
 
 @kernel_in_place
@@ -199,9 +196,13 @@ def _list_fitting(
 ) -> int:
     """List layouts of some (dp, pp) that may fit and are better than each other of their item in something.
 
-    Gives back the first (dp, pp) for which there was no room, or the end.
+    Gives back the first (dp, pp) for which there was no room, or the end. Or lists the items, and gives back how
+    many: in one kernel, since a way in from Python with so many arrays takes a second to compile.
     """
     lines, tables, choices = space.lines, space.tables, space.choices
+    if first_m == ITEMS:
+        num_items, _ = list_items(FIRST, lines, tables, choices, 0.0, np.inf, listing.item_iq)
+        return num_items
     total, line, link_nq = totals.total_gq[0], line_of(lines, space.times, FIRST), listing.link_nq
     least_kept, layout_yq = least_kept_bytes(line), room.layout_yq
     for m in range(first_m, end_m):
