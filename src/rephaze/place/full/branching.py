@@ -57,8 +57,7 @@ class BranchingSolver:
     @cached_property
     def interleaved_lines(self) -> LineSolver:
         """The same for interleaved plans alone."""
-        options = replace(self.problem.options, schedule=(PipelineSchedule.INTERLEAVED,))
-        return LineSolver(replace(self.problem, options=options), [self.graph])
+        return self.lines.only(PipelineSchedule.INTERLEAVED)
 
     @cached_property
     def _cuts(self) -> Cuts:

@@ -100,8 +100,9 @@ class FullChipBounds:
         self._kept_bytes_tk = kept_bytes_tk
         self._num_t = np.bincount(np.asarray(layer_type_of, dtype=np.int64)).astype(np.int64)
         has_line = is_line(graph)
-        # Where layers branch the first and the last may share a stage, so tied weights may cost nothing.
-        solver = LineSolver(problem, [graph if has_line else replace(graph, tied=())])
+        # Where layers branch the first and the last may share a stage, so tied weights may cost nothing; and a
+        # stage may need no message.
+        solver = LineSolver(problem, [graph if has_line else replace(graph, tied=(), links=())])
         times = times_of([_least_kept(recorded_times(graph))])
         memory_bytes = problem.device_memory_bytes * (1 + ROUNDING)
         choices = solver.choices._replace(figures=solver.choices.figures._replace(memory_bytes=memory_bytes))

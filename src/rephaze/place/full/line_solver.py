@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from copy import copy
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import accumulate
@@ -80,6 +81,13 @@ class LineSolver:
         self.tables = _tables(problem, lines, self.choices)
         self._searches: dict[int, LineSearch] = {}
         """By the number of points of ``keep``."""
+
+    def only(self, schedule: PipelineSchedule) -> LineSolver:
+        """The same for plans of one schedule, if the problem allows it."""
+        made = copy(self)
+        is_asked = np.array([one is schedule for one in SCHEDULES])
+        made.choices = self.choices._replace(is_schedule=self.choices.is_schedule & is_asked)
+        return made
 
     def solve(
         self, times: Times, cutoff_s: float, memory_bytes: float, *, any_will_do: bool = False
