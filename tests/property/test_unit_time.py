@@ -63,6 +63,12 @@ def test_no_plan_of_a_unit_beats_its_time(seed, model):
     assert (closed_uc <= mapped_uc * ROUNDING).all()
     least_c = unit_time_batch_s(work, chips, space.model, space.exclusion)
     assert np.allclose(least_c, closed_uc.min(axis=0), rtol=1e-12)
+    # Mapped where the limit leaves a chance: no less than in closed form, nor than what is mapped everywhere.
+    limited_c = unit_time_batch_s(work, chips, space.model, space.exclusion, longest_s_c=least_c * 1.05)
+    assert (least_c <= limited_c * ROUNDING).all()
+    assert (limited_c <= mapped_uc.min(axis=0) * ROUNDING).all()
+    everywhere_c = unit_time_batch_s(work, chips, space.model, space.exclusion, np.full(len(chips), np.inf))
+    assert np.allclose(everywhere_c, mapped_uc.min(axis=0), rtol=1e-12)
     corner_c = corner_time_batch_s(work, chips, space.model, space.exclusion)
     memory = [space.memory_options(design)[-1] for design in designs]
     whole = layer_bounds(work, estimator, chips, memory, space.exclusion).batch_s_uc.min(axis=0)

@@ -22,7 +22,7 @@ from rephaze.measure.full_times import least_replays, may_replay
 from rephaze.measure.model_work import Memory, ModelWork, Unit
 from rephaze.measure.pass_classes import CommonPass
 from rephaze.measure.pass_times import BACKWARD, FORWARD, INPUT_PART
-from rephaze.measure.unit_time import device_time_s, unit_times_s
+from rephaze.measure.unit_time import class_least_s, device_time_s, groups_to_map, mapped_times_s, unit_times_s
 from rephaze.place.full.chip_bounds import LeastReplays
 from rephaze.schedule.bounds import lower_bounds
 from rephaze.types.chip import ChipTable
@@ -38,7 +38,7 @@ EstimatorOf = Callable[[Ints], Estimator | SomeChips]
 """Positions among the chips at hand to the estimator of these alone."""
 
 GROUP_SIZE, MAX_GROUPS = 64, 8
-"""Chips whose replays are bounded, or whose products are mapped, together."""
+"""Chips whose replays are bounded together."""
 CHUNK = 4096
 """Chips bounded at a time: keeps the tables within tens of megabytes."""
 MANY_CLASSES = 100
@@ -171,13 +171,12 @@ class FinerBounds:
         self._exclusion, self._estimator_of, self._stop = exclusion, estimator_of, stop
         self.bounds = ModelBounds(**{item.name: getattr(bounds, item.name).copy() for item in fields(bounds)})
         self._num_t = np.bincount(np.array(work.layer_type_of))
-        self._class_of_u = np.array([work.class_of[unit.cut, unit.microbatch] for unit in work.units])
-        self.units_of_k = [np.flatnonzero(self._class_of_u == k) for k in range(len(work.classes))]
+        self.units_of_k = work.units_of_k
 
     @property
     def least_s_kc(self) -> Floats:
         """The least over the units of each class."""
-        return np.stack([self.bounds.batch_s_uc[units].min(axis=0) for units in self.units_of_k])
+        return class_least_s(self.work, self.bounds.batch_s_uc)
 
     def bound_best(self, longest_s_c: Floats) -> None:
         """Bound classes in closed form until the best of each chip is bounded, or takes longer than this.
@@ -201,19 +200,13 @@ class FinerBounds:
         Args:
             is_asked_kc: Classes of chips that are worth it; of the others nothing changes, whatever is mapped.
         """
-        # Products are mapped for a group at once: chips that ask for about as many classes go together.
-        num_asked_c = is_asked_kc.sum(axis=0)
-        asking = np.flatnonzero(num_asked_c)
-        asking = asking[np.argsort(-num_asked_c[asking], kind="stable")]
-        for first in range(0, len(asking), GROUP_SIZE):
-            columns = np.sort(asking[first : first + GROUP_SIZE])
+        known = self.bounds.batch_s_uc
+        for columns in groups_to_map(is_asked_kc):
             estimator = self._estimator_of(columns)
             assert isinstance(estimator, Estimator)
-            mapped_k = np.asarray(is_asked_kc[:, columns].any(axis=1))
-            times_uc = unit_times_s(self.work, estimator, self._exclusion, self._stop, mapped_k)
-            is_asked_uc = is_asked_kc[np.ix_(self._class_of_u, columns)]
-            known = self.bounds.batch_s_uc
-            known[:, columns] = np.where(is_asked_uc, np.maximum(known[:, columns], times_uc), known[:, columns])
+            known[:, columns] = mapped_times_s(
+                self.work, estimator, self._exclusion, known[:, columns], is_asked_kc[:, columns], self._stop
+            )
 
     def bound_class(self, k: int, columns: Ints) -> None:
         """Bound the units of a class on some of the chips, operators in closed form."""

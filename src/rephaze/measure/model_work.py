@@ -160,6 +160,16 @@ class ModelWork:
         return self._forms.common_pass(self.classes[k].pairs, kind, direction)
 
     @cached_property
+    def class_of_u(self) -> NDArray[np.intp]:
+        """The class of each unit."""
+        return np.array([self.class_of[unit.cut, unit.microbatch] for unit in self.units], dtype=np.intp)
+
+    @cached_property
+    def units_of_k(self) -> list[NDArray[np.intp]]:
+        """The units of each class."""
+        return [np.flatnonzero(self.class_of_u == k) for k in range(len(self.classes))]
+
+    @cached_property
     def pass_items(self) -> PassItems:
         """The operators of the passes of all classes, each once."""
         return pass_items(len(self.classes), len(self._base.layer_types), self.common_pass)

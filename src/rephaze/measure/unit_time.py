@@ -2,29 +2,28 @@
 
 Layer bounds look for the best weight set of every pass on every chip. Here the weight sets are fixed: loads of
 cores, link and HBM, one long path, and a few mixtures of them. What such a set charges for an operator does not
-depend on the pass, so it is found once a chip, and passes are sums. Then all devices together have no more than
-the batch time each, as in ``device_time``. docs/proof.md, 5.10, says why this is a bound.
+depend on the pass, so it is found once a chip, and passes are sums (``pass_charges``). Then all devices together
+have no more than the batch time each, as in ``device_time``. docs/proof.md, 5.10, says why this is a bound.
 
-Axis letters: c = chip, u = unit, k = class of passes, t = layer type, o = operator, m = mode, w = weight set.
+Axis letters: c = chip, u = unit, k = class of passes, t = layer type, p = pass.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import fields
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from rephaze.compiled import inner_in_place, kernel_in_place
 from rephaze.estimate.estimate_model import EstimateModel
 from rephaze.estimate.estimator import Estimator
+from rephaze.estimate.gemm_costs import GemmMemo
 from rephaze.hardware.energy import access_energy
 from rephaze.measure.model_work import ModelWork, Unit
-from rephaze.measure.pass_items import PassItems
+from rephaze.measure.pass_charges import pass_cycles
 from rephaze.types.chip import ChipTable
 from rephaze.types.graph import OpKind
-from rephaze.types.latency import IMPOSSIBLE_CYCLES, Engine
 from rephaze.types.schedule import Exclusion
 from rephaze.types.stopping import UNSTOPPED, StopSignal
 
@@ -34,32 +33,20 @@ Flags = NDArray[np.bool_]
 
 CHIPS_AT_ONCE = 512
 """Keeps the tables of all operators within some tens of megabytes."""
-CHIPS_ABREAST = 8
-"""As many numbers of eight bytes come at once from memory."""
+MAPPED_AT_ONCE = 64
+"""Chips that are asked for classes of their own are mapped in groups that ask for about the same."""
 ROUNDING = 1e-12
 """Sums of some tens of terms lose less of themselves."""
 
-WEIGHT_SETS = np.array(
-    [
-        # path, tensor cores, vector cores, link, HBM
-        (1.0, 0.0, 0.0, 0.0, 0.0),
-        (0.0, 1.0, 0.0, 0.0, 0.0),
-        (0.0, 0.0, 1.0, 0.0, 0.0),
-        (0.0, 0.0, 0.0, 1.0, 0.0),
-        (0.0, 0.0, 0.0, 0.0, 1.0),
-        (0.25, 0.0, 0.0, 0.0, 0.75),
-        (0.5, 0.0, 0.0, 0.0, 0.5),
-        (0.25, 0.75, 0.0, 0.0, 0.0),
-        (0.0, 0.25, 0.0, 0.0, 0.75),
-        (0.0, 0.5, 0.0, 0.0, 0.5),
-        (0.0, 0.75, 0.0, 0.0, 0.25),
-        (0.0, 0.0, 0.5, 0.0, 0.5),
-    ]
-)
-"""Chosen by how near they come to layer bounds: on average a third of a percent below (mixtral-8x7b)."""
 
-
-def unit_time_batch_s(work: ModelWork, chips: ChipTable, model: EstimateModel, exclusion: Exclusion) -> Floats:
+def unit_time_batch_s(
+    work: ModelWork,
+    chips: ChipTable,
+    model: EstimateModel,
+    exclusion: Exclusion,
+    longest_s_c: Floats | None = None,
+    memo: GemmMemo | None = None,
+) -> Floats:
     """A batch time no plan beats, whatever its unit, one value a chip; infinite where the model cannot run.
 
     Args:
@@ -67,14 +54,67 @@ def unit_time_batch_s(work: ModelWork, chips: ChipTable, model: EstimateModel, e
         chips: Any chips, of a space or not.
         model: The cost model of operators.
         exclusion: What all-cores operators exclude.
+        longest_s_c: Where closed forms leave a chance to take no longer than this, products are mapped, which
+            takes a second or so a chip of new arrays; by default nowhere.
+        memo: Products mapped before; takes those that are now.
     """
     least_c = np.empty(len(chips))
     for first in range(0, len(chips), CHIPS_AT_ONCE):
-        some = chips.take(slice(first, first + CHIPS_AT_ONCE))
-        energy = access_energy(some, work.scenario.space.area_model)
-        estimator = Estimator(some, energy, work.scenario.cluster, model)
-        least_c[first : first + CHIPS_AT_ONCE] = unit_times_s(work, estimator, exclusion).min(axis=0)
+        columns = np.arange(first, min(first + CHIPS_AT_ONCE, len(chips)))
+        times_uc = unit_times_s(work, _estimator(work, chips.take(columns), model, memo), exclusion)
+        if longest_s_c is not None:
+            is_asked_kc = class_least_s(work, times_uc) <= longest_s_c[columns]
+            for group in groups_to_map(is_asked_kc):
+                estimator = _estimator(work, chips.take(columns[group]), model, memo)
+                times_uc[:, group] = mapped_times_s(
+                    work, estimator, exclusion, times_uc[:, group], is_asked_kc[:, group]
+                )
+        least_c[columns] = times_uc.min(axis=0)
     return least_c
+
+
+def _estimator(work: ModelWork, chips: ChipTable, model: EstimateModel, memo: GemmMemo | None) -> Estimator:
+    energy = access_energy(chips, work.scenario.space.area_model)
+    return Estimator(chips, energy, work.scenario.cluster, model, memo)
+
+
+def class_least_s(work: ModelWork, times_uc: Floats) -> Floats:
+    """Classes x chips: the least over the units of each class."""
+    return np.stack([times_uc[units].min(axis=0) for units in work.units_of_k])
+
+
+def groups_to_map(is_asked_kc: Flags) -> Iterator[Ints]:
+    """Chips that ask for some class, those together that ask for about as many: they are mapped at once."""
+    num_asked_c = is_asked_kc.sum(axis=0)
+    asking = np.flatnonzero(num_asked_c)
+    asking = asking[np.argsort(-num_asked_c[asking], kind="stable")]
+    for first in range(0, len(asking), MAPPED_AT_ONCE):
+        yield np.sort(asking[first : first + MAPPED_AT_ONCE])
+
+
+def mapped_times_s(
+    work: ModelWork,
+    estimator: Estimator,
+    exclusion: Exclusion,
+    known_uc: Floats,
+    is_asked_kc: Flags,
+    stop: StopSignal = UNSTOPPED,
+) -> Floats:
+    """Units x chips: the times that are known, raised with mapped products for the classes that a chip asks for.
+
+    Other classes may share products that are mapped; their times stay, so that no chip's depend on the others.
+
+    Args:
+        work: The model.
+        estimator: Of the chips.
+        exclusion: What all-cores operators exclude.
+        known_uc: Bounds of the same.
+        is_asked_kc: Which classes are worth it.
+        stop: Ends the work with ``StoppedError``.
+    """
+    mapped_k = np.asarray(is_asked_kc.any(axis=1))
+    times_uc = unit_times_s(work, estimator, exclusion, stop, mapped_k)
+    return np.where(is_asked_kc[work.class_of_u], np.maximum(known_uc, times_uc), known_uc)
 
 
 def corner_time_batch_s(work: ModelWork, chips: ChipTable, model: EstimateModel, exclusion: Exclusion) -> Floats:
@@ -141,160 +181,7 @@ def class_times_s(
             stop.check()
         found.append(estimator.least(op, is_mapped=is_mapped and op.op.kind is OpKind.GEMM))
     table = estimator.mode_bounds(found)
-    cycles_pc = np.empty((items.num_passes, len(chips)))
-    on_chips = _OnChips(
-        cycles_moc=table.cycles_moc,
-        all_cores_m=table.all_cores_m,
-        hbm_share_om=table.hbm_share_om,
-        num_tensor_c=chips.num_tensor_cores,
-        num_vector_c=chips.num_vector_cores,
-    )
-    num_ops, num_items, num_sets = len(items.ops), len(items.first_chain_i) - 1, len(WEIGHT_SETS)
-    room = _Room(
-        cycles_com=np.empty((CHIPS_ABREAST, num_ops, len(table.all_cores_m))),
-        op_ow=np.empty((num_ops, 2, num_sets)),
-        item_iw=np.empty((num_items, 2, num_sets)),
-        total_w=np.empty(num_sets),
-    )
-    is_alone = exclusion is Exclusion.CHIP
-    _fill_cycles(on_chips, _tables_of(items), np.ascontiguousarray(WEIGHT_SETS.T), is_alone, room, cycles_pc)
+    cycles_pc = pass_cycles(items, table, chips, exclusion)
     pass_s_pc = cycles_pc * (1 - ROUNDING) / chips.clock_hz
     found_s: Floats = pass_s_pc[items.pass_kdt]
     return found_s
-
-
-class _OnChips(NamedTuple):
-    """Operators on chips, and the chips' cores."""
-
-    cycles_moc: Ints
-    all_cores_m: Flags
-    hbm_share_om: Floats
-    num_tensor_c: Ints
-    num_vector_c: Ints
-
-
-class _Tables(NamedTuple):
-    """``PassItems`` as the kernel takes them."""
-
-    uses_or: Flags
-    """Tensor cores, vector cores, link."""
-    first_chain_i: Ints
-    first_op_h: Ints
-    op_of_h: Ints
-    first_item_p: Ints
-    item_of_p: Ints
-    is_on_path_p: Flags
-
-
-class _Room(NamedTuple):
-    """Memory to work in: what each weight set charges off and on the path."""
-
-    cycles_com: Floats
-    op_ow: Floats
-    item_iw: Floats
-    total_w: Floats
-
-
-def _tables_of(items: PassItems) -> _Tables:
-    uses = [
-        (
-            engine in (Engine.TENSOR, Engine.FUSED),
-            engine in (Engine.VECTOR, Engine.FUSED),
-            engine is Engine.LINK,
-        )
-        for engine in items.engine_o
-    ]
-    return _Tables(
-        uses_or=np.array(uses, dtype=np.bool_).reshape(-1, 3),
-        first_chain_i=items.first_chain_i,
-        first_op_h=items.first_op_h,
-        op_of_h=items.op_of_h,
-        first_item_p=items.first_item_p,
-        item_of_p=items.item_of_p,
-        is_on_path_p=items.is_on_path_p,
-    )
-
-
-@kernel_in_place
-def _fill_cycles(
-    chips: _OnChips, tables: _Tables, weight_rw: Floats, is_alone: bool, room: _Room, cycles_pc: Floats
-) -> None:
-    """The most that any weight set charges for each pass on each chip."""
-    first_item_p, item_of_p, is_on_path_p = tables.first_item_p, tables.item_of_p, tables.is_on_path_p
-    item_iw, total_w = room.item_iw, room.total_w
-    num_modes, num_ops, num_chips = chips.cycles_moc.shape
-    num_sets, num_abreast = weight_rw.shape[1], len(room.cycles_com)
-    for c in range(num_chips):
-        if c % num_abreast == 0:
-            # Chips lie side by side in the table: taken one by one, every number would be fetched from afar.
-            for o in range(num_ops):
-                for m in range(num_modes):
-                    for at in range(min(num_abreast, num_chips - c)):
-                        room.cycles_com[at, o, m] = float(chips.cycles_moc[m, o, c + at])
-        _charge_ops(chips, c, room.cycles_com[c % num_abreast], tables.uses_or, weight_rw, is_alone, room.op_ow)
-        _charge_items(tables, room.op_ow, item_iw)
-        for p in range(len(first_item_p) - 1):
-            for w in range(num_sets):
-                total_w[w] = 0.0
-            for at in range(first_item_p[p], first_item_p[p + 1]):
-                i, on = item_of_p[at], 1 if is_on_path_p[at] else 0
-                for w in range(num_sets):
-                    total_w[w] += item_iw[i, on, w]
-            most = 0.0
-            for w in range(num_sets):
-                most = max(most, total_w[w])
-            cycles_pc[p, c] = most
-
-
-@inner_in_place
-def _charge_ops(
-    chips: _OnChips, c: int, cycles_om: Floats, uses_or: Flags, weight_rw: Floats, is_alone: bool, op_ow: Floats
-) -> None:
-    """What each weight set charges for each operator, off and on the path, in the mode it charges least for."""
-    all_cores_m, hbm_share_om = chips.all_cores_m, chips.hbm_share_om
-    num_ops, num_modes = cycles_om.shape
-    num_sets = weight_rw.shape[1]
-    a_tensor, a_vector = 1.0 / chips.num_tensor_c[c], 1.0 / chips.num_vector_c[c]
-    for o in range(num_ops):
-        off_w, on_w = op_ow[o, 0], op_ow[o, 1]
-        for w in range(num_sets):
-            off_w[w], on_w[w] = np.inf, np.inf
-        for m in range(num_modes):
-            cycles = cycles_om[o, m]
-            if cycles >= IMPOSSIBLE_CYCLES:
-                continue
-            # Under rule ``chip`` nothing runs beside it: every measure counts it in full.
-            alone = cycles if is_alone and all_cores_m[m] else 0.0
-            rest = cycles - alone
-            tensor = (1.0 if all_cores_m[m] else a_tensor) * rest if uses_or[o, 0] else 0.0
-            vector = (1.0 if all_cores_m[m] else a_vector) * rest if uses_or[o, 1] else 0.0
-            link = rest if uses_or[o, 2] else 0.0
-            hbm = hbm_share_om[o, m] * rest
-            for w in range(num_sets):
-                off = (
-                    alone
-                    + weight_rw[1, w] * tensor
-                    + weight_rw[2, w] * vector
-                    + weight_rw[3, w] * link
-                    + weight_rw[4, w] * hbm
-                )
-                on = off + weight_rw[0, w] * rest
-                off_w[w] = off if off < off_w[w] else off_w[w]
-                on_w[w] = on if on < on_w[w] else on_w[w]
-
-
-@inner_in_place
-def _charge_items(tables: _Tables, op_ow: Floats, item_iw: Floats) -> None:
-    """The same for items: of the ways to do one, the way that is charged least for."""
-    first_chain_i, first_op_h, op_of_h = tables.first_chain_i, tables.first_op_h, tables.op_of_h
-    num_sets = item_iw.shape[2]
-    for i in range(len(first_chain_i) - 1):
-        for on in range(2):
-            for h in range(first_chain_i[i], first_chain_i[i + 1]):
-                first, end = first_op_h[h], first_op_h[h + 1]
-                for w in range(num_sets):
-                    charged = op_ow[op_of_h[first], on, w]
-                    for at in range(first + 1, end):
-                        charged += op_ow[op_of_h[at], on, w]
-                    if h == first_chain_i[i] or charged < item_iw[i, on, w]:
-                        item_iw[i, on, w] = charged
