@@ -16,7 +16,7 @@ from rephaze.estimate.op_at import OpAt
 from rephaze.hardware.energy import access_energy
 from rephaze.measure.cut_forms import CutForm
 from rephaze.measure.full_planner import FullPlanner
-from rephaze.measure.layer_bounds import FinerBounds, ModelBounds, layer_bounds
+from rephaze.measure.layer_bounds import FinerBounds, ModelBounds, is_for_later, layer_bounds, unit_times
 from rephaze.measure.model_work import Memory, ModelWork, Unit
 from rephaze.measure.pass_classes import PassWork
 from rephaze.measure.pass_times import (
@@ -104,7 +104,9 @@ class ChipSolver:
     # Plans
 
     def unit_bounds(self, work: ModelWork, memory: Memory) -> ModelBounds:
-        """Layer bounds of every unit of the model."""
+        """Layer bounds of every unit of the model; of one with very many what comes before them."""
+        if is_for_later(work):
+            return unit_times(work, self._estimator(work), self.table, self.exclusion, self.stop)
         return layer_bounds(work, self._estimator(work), self.table, [memory], self.exclusion, self.stop)
 
     def finer_bounds(self, work: ModelWork, memory: Memory, bounds: ModelBounds) -> FinerBounds:

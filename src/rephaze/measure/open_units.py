@@ -14,20 +14,25 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from rephaze.estimate.estimator import Estimator
 from rephaze.measure.layer_bounds import (
     EstimatorOf,
     FinerBounds,
     ModelBounds,
+    is_for_later,
     no_bounds,
-    unit_device_time_s,
 )
 from rephaze.measure.model_work import Memory, ModelWork
+from rephaze.measure.unit_time import device_time_s, unit_times_s
 from rephaze.types.chip import ChipTable
 from rephaze.types.schedule import Exclusion
 from rephaze.types.stopping import UNSTOPPED, StopSignal
 
 Floats = NDArray[np.float64]
 Flags = NDArray[np.bool_]
+
+MANY_OPEN = 100
+"""Units of a chip that are worth a first look at all of them together."""
 
 
 class OpenUnits:
@@ -54,6 +59,7 @@ class OpenUnits:
         stop: StopSignal = UNSTOPPED,
     ) -> None:
         self.work, self._stop = work, stop
+        self._estimator_of, self._exclusion = estimator_of, exclusion
         self._finer = FinerBounds(
             work, no_bounds(work, len(chips)), chips, memory_of_c, exclusion, estimator_of, stop
         )
@@ -74,6 +80,8 @@ class OpenUnits:
     def refine(self, longest_s_c: Floats, is_asked_c: Flags, *, is_mapped: bool) -> None:
         """Bound what may still be as fast as it must be, on the chips asked for."""
         finer = self._finer
+        if is_for_later(self.work) and not is_mapped:
+            self._by_unit_time(longest_s_c, is_asked_c)
         for k, units in enumerate(finer.units_of_k):
             is_open_uc = self._is_open(units, longest_s_c) & is_asked_c
             columns = np.flatnonzero(is_open_uc.any(axis=0))
@@ -86,12 +94,22 @@ class OpenUnits:
                 if not len(members):
                     continue
                 self._stop.check()
-                found_s = unit_device_time_s(self.work, self.work.units[u], layer_s_ct[members])
+                found_s = device_time_s(self.work, self.work.units[u], layer_s_ct[members])
                 self.batch_s_uc[u, members] = np.maximum(self.batch_s_uc[u, members], found_s)
                 members = members[self.batch_s_uc[u, members] <= longest_s_c[members]]
                 finer.set_unit(u, columns, estimator, members, is_mapped=is_mapped)
                 placed_s = finer.bounds.batch_s_uc[u, members]
                 self.batch_s_uc[u, members] = np.maximum(self.batch_s_uc[u, members], placed_s)
+
+    def _by_unit_time(self, longest_s_c: Floats, is_asked_c: Flags) -> None:
+        """All units of chips on which many are open, without a look at layers by themselves."""
+        num_open_c = (self.batch_s_uc <= longest_s_c).sum(axis=0)
+        columns = np.flatnonzero(is_asked_c & (num_open_c > MANY_OPEN))
+        if len(columns):
+            estimator = self._estimator_of(columns)
+            assert isinstance(estimator, Estimator)
+            found_s = unit_times_s(self.work, estimator, self._exclusion, self._stop)
+            self.batch_s_uc[:, columns] = np.maximum(self.batch_s_uc[:, columns], found_s)
 
     def _is_open(self, units: NDArray[np.intp], longest_s_c: Floats) -> Flags:
         found: Flags = self.batch_s_uc[units] <= longest_s_c

@@ -24,7 +24,7 @@ from rephaze.measure.model_work import Memory, ModelWork
 from rephaze.measure.objective import Valuation
 from rephaze.measure.open_units import OpenUnits
 from rephaze.search.device_time import device_time_batch_s
-from rephaze.search.preparation import Preparation
+from rephaze.search.evaluator import Preparation
 from rephaze.types.boxes import NO_PLAN, Goal, UnitTimes
 from rephaze.types.chip import ChipTable
 from rephaze.types.energy import AccessEnergy

@@ -14,8 +14,7 @@ from rephaze.search.box_bounds import corner_valuation, longest_batches
 from rephaze.search.box_expansion import BoxExpansion
 from rephaze.search.design_search import DesignSearch
 from rephaze.search.engine import RELATIVE_SLACK
-from rephaze.search.evaluator import of_best_memory
-from rephaze.search.preparation import Preparation
+from rephaze.search.evaluator import Preparation, of_best_memory
 from rephaze.types.boxes import Expansion, Goal, OpenBox
 from rephaze.types.search import Evaluation, SearchSettings, Unsettled
 from rephaze.types.stopping import UNSTOPPED, StoppedError, StopSignal

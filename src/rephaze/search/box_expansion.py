@@ -20,7 +20,7 @@ from rephaze.measure.best_plan import STAGE_NAMES, Stage
 from rephaze.measure.layer_bounds import ModelBounds
 from rephaze.search.box_bounds import ALL_RUNGS, DEVICE_ONLY, LAYER_REACH, BoxBounding, Reach
 from rephaze.search.corner_plans import CornerPlans
-from rephaze.search.preparation import Preparation
+from rephaze.search.evaluator import Preparation
 from rephaze.types.boxes import ClosedBox, Expansion, Goal, OpenBox, Position, UnitTimes
 from rephaze.types.stopping import StopSignal
 

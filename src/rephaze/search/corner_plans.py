@@ -13,7 +13,7 @@ from rephaze.measure.layer_bounds import ModelBounds
 from rephaze.measure.model_work import Unit
 from rephaze.measure.pass_times import LayerSeconds
 from rephaze.search.box_bounds import corner_memories, corner_valuation, longest_batches
-from rephaze.search.preparation import Preparation
+from rephaze.search.evaluator import Preparation
 from rephaze.types.boxes import OpenBox, Position, UnitTimes
 from rephaze.types.stopping import StopSignal
 

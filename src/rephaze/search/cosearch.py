@@ -24,7 +24,7 @@ from rephaze.search.method import searches_boxes
 from rephaze.search.near_best import settle_near_best
 from rephaze.search.progress import OnProgress, SearchClock, SearchProgress
 from rephaze.search.provenance import versions_of
-from rephaze.search.workers.base import Workers, make_evaluator
+from rephaze.search.workers.base import Workers
 from rephaze.search.workers.start import start_workers
 from rephaze.store.opening import is_run
 from rephaze.store.run_store import RunStore
@@ -39,7 +39,9 @@ BATCH_SIZE = 8
 REFINE_SIZE = 4096
 SHARPEN_SIZE = 256
 MANY_UNITS = 300
-"""Of a model with more, as mixtures have, fewer designs are looked at before the first is solved."""
+"""Of a model with more, as mixtures have, next to nothing is looked at before the first design is solved."""
+UNITS_A_PART = 20
+"""How much less: so many units take as long to sharpen as a design of other models."""
 PREPARATION_GRACE_S = 2.0
 """The models' preparation may run over the limit by this much: without it there is not even a bound."""
 
@@ -74,7 +76,8 @@ def run_search(
     began = time.perf_counter()
     stop = StopSignal(began + time_limit_s, should_stop)
     try:
-        evaluator = make_evaluator(settings, stop.later(PREPARATION_GRACE_S))
+        later = stop.later(PREPARATION_GRACE_S)
+        evaluator = BoxEvaluator(settings, later) if searches_boxes(settings) else SpaceEvaluator(settings, later)
     except StoppedError:
         return _unprepared(settings, folder, resume, began)
     store = _open(folder, resume, settings)
@@ -148,6 +151,7 @@ class _Search:
 
     def run(self, count_within: float) -> SearchResult:
         coarse = self.evaluator.coarse()
+        num_units = max(len(work.units) for work in self.evaluator.works)
         known: Sequence[Evaluation] = list(self.store.evaluations()) if self.store else []
         outcome = run_best_first(
             coarse,
@@ -159,7 +163,7 @@ class _Search:
             sharpen=self._sharpen,
             drop=dropped_design,
             sharpen_size=SHARPEN_SIZE,
-            first_part=FIRST_PART * max(1, max(len(work.units) for work in self.evaluator.works) // MANY_UNITS),
+            first_part=FIRST_PART * (num_units // UNITS_A_PART if num_units > MANY_UNITS else 1),
             known=known,
             on_batch=self._on_batch,
             should_stop=self.stop.is_over,
