@@ -33,6 +33,8 @@ WAVE_PART = 4
 """One such part of the open boxes is expanded at a time, within these limits."""
 BATCH_SIZE = 8
 """Designs solved between two looks at the answer."""
+CLIMB_SIZE = 4
+"""Neighbours of an answer that are solved: if none is better, the boxes are to say where to look."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -237,7 +239,7 @@ class _Run:
         """Look around a new answer for a better one, as long as there is one."""
         while self.state.incumbent is not None:
             near = self._better_than(self.state.incumbent, self.state.goal)
-            if not near or not self._answer(near[:BATCH_SIZE], is_covered=False):
+            if not near or not self._answer(near[:CLIMB_SIZE], is_covered=False):
                 return
 
     def _answer(self, batch: Sequence[OpenBox], *, is_covered: bool = True) -> bool:
