@@ -23,13 +23,14 @@ from rephaze.measure.layer_bounds import (
     no_bounds,
 )
 from rephaze.measure.model_work import Memory, ModelWork
-from rephaze.measure.unit_time import device_time_s, unit_times_s
+from rephaze.measure.unit_time import class_least_s, device_time_s, unit_times_s
 from rephaze.types.chip import ChipTable
 from rephaze.types.schedule import Exclusion
 from rephaze.types.stopping import UNSTOPPED, StopSignal
 
 Floats = NDArray[np.float64]
 Flags = NDArray[np.bool_]
+Ints = NDArray[np.intp]
 
 MANY_OPEN = 100
 """Units of a chip that are worth a first look at all of them together."""
@@ -77,29 +78,58 @@ class OpenUnits:
         least_s_c: Floats = self.batch_s_uc.min(axis=0)
         return least_s_c
 
-    def refine(self, longest_s_c: Floats, is_asked_c: Flags, *, is_mapped: bool) -> None:
-        """Bound what may still be as fast as it must be, on the chips asked for."""
-        finer = self._finer
+    def refine(self, longest_s_c: Floats, is_asked_c: Flags, *, is_mapped: bool, best_only: bool = False) -> None:
+        """Bound what may still be as fast as it must be, on the chips asked for.
+
+        Args:
+            longest_s_c: Longer batches are of no use.
+            is_asked_c: The chips asked for.
+            is_mapped: With mapped products.
+            best_only: On each chip the quickest units alone, until one is bounded and still the quickest: says how
+                good the chip may be, and leaves the others with the times they have.
+        """
         if is_for_later(self.work) and not is_mapped:
             self._by_unit_time(longest_s_c, is_asked_c)
-        for k, units in enumerate(finer.units_of_k):
-            is_open_uc = self._is_open(units, longest_s_c) & is_asked_c
-            columns = np.flatnonzero(is_open_uc.any(axis=0))
-            if not len(columns):
+        if best_only:
+            self._refine_best(longest_s_c, is_asked_c, is_mapped=is_mapped)
+            return
+        for k in range(len(self.work.classes)):
+            is_open_c = (self.batch_s_uc[self._finer.units_of_k[k]] <= longest_s_c).any(axis=0)
+            columns = np.flatnonzero(is_open_c & is_asked_c)
+            if len(columns):
+                self._refine_class(k, columns, longest_s_c, is_mapped=is_mapped)
+
+    def _refine_best(self, longest_s_c: Floats, is_asked_c: Flags, *, is_mapped: bool) -> None:
+        columns = np.arange(len(is_asked_c))
+        is_done_kc = np.zeros((len(self.work.classes), len(is_asked_c)), dtype=np.bool_)
+        while True:
+            least_s_kc = class_least_s(self.work, self.batch_s_uc)
+            best_k_c = least_s_kc.argmin(axis=0)
+            least_s_c = least_s_kc[best_k_c, columns]
+            is_left_c = is_asked_c & ~is_done_kc[best_k_c, columns]
+            is_left_c &= (least_s_c <= longest_s_c) & np.isfinite(least_s_c)
+            if not is_left_c.any():
+                return
+            for k in np.unique(best_k_c[is_left_c]).tolist():
+                own = np.flatnonzero(is_left_c & (best_k_c == k))
+                self._refine_class(k, own, longest_s_c, is_mapped=is_mapped)
+                is_done_kc[k, own] = True
+
+    def _refine_class(self, k: int, columns: Ints, longest_s_c: Floats, *, is_mapped: bool) -> None:
+        finer = self._finer
+        estimator = finer.set_passes(k, columns, is_mapped=is_mapped)
+        layer_s_ct = finer.bounds.forward_s_kct[k] + finer.bounds.backward_s_kct[k]
+        for u in finer.units_of_k[k].tolist():
+            members = columns[self.batch_s_uc[u, columns] <= longest_s_c[columns]]
+            if not len(members):
                 continue
-            estimator = finer.set_passes(k, columns, is_mapped=is_mapped)
-            layer_s_ct = finer.bounds.forward_s_kct[k] + finer.bounds.backward_s_kct[k]
-            for u, is_open_c in zip(units.tolist(), is_open_uc, strict=True):
-                members = np.flatnonzero(is_open_c)
-                if not len(members):
-                    continue
-                self._stop.check()
-                found_s = device_time_s(self.work, self.work.units[u], layer_s_ct[members])
-                self.batch_s_uc[u, members] = np.maximum(self.batch_s_uc[u, members], found_s)
-                members = members[self.batch_s_uc[u, members] <= longest_s_c[members]]
-                finer.set_unit(u, columns, estimator, members, is_mapped=is_mapped)
-                placed_s = finer.bounds.batch_s_uc[u, members]
-                self.batch_s_uc[u, members] = np.maximum(self.batch_s_uc[u, members], placed_s)
+            self._stop.check()
+            found_s = device_time_s(self.work, self.work.units[u], layer_s_ct[members])
+            self.batch_s_uc[u, members] = np.maximum(self.batch_s_uc[u, members], found_s)
+            members = members[self.batch_s_uc[u, members] <= longest_s_c[members]]
+            finer.set_unit(u, columns, estimator, members, is_mapped=is_mapped)
+            placed_s = finer.bounds.batch_s_uc[u, members]
+            self.batch_s_uc[u, members] = np.maximum(self.batch_s_uc[u, members], placed_s)
 
     def _by_unit_time(self, longest_s_c: Floats, is_asked_c: Flags) -> None:
         """All units of chips on which many are open, without a look at layers by themselves."""
@@ -110,7 +140,3 @@ class OpenUnits:
             assert isinstance(estimator, Estimator)
             found_s = unit_times_s(self.work, estimator, self._exclusion, self._stop)
             self.batch_s_uc[:, columns] = np.maximum(self.batch_s_uc[:, columns], found_s)
-
-    def _is_open(self, units: NDArray[np.intp], longest_s_c: Floats) -> Flags:
-        found: Flags = self.batch_s_uc[units] <= longest_s_c
-        return found

@@ -47,10 +47,13 @@ class Reach:
 
     layers: float = LAYER_REACH
     mapped: float = MAP_REACH
+    best_only: bool = False
+    """Of each box the quickest units alone: enough to say how good it may be, not to close it."""
 
 
 DEVICE_ONLY = Reach(layers=0.0, mapped=0.0)
 ALL_RUNGS = Reach(layers=np.inf, mapped=np.inf)
+BEST_UNITS = Reach(layers=np.inf, mapped=np.inf, best_only=True)
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -111,7 +114,7 @@ class BoxBounding:
                     continue
                 if not units:
                     units.extend(self._open_units(m) for m in range(len(self._works)))
-                finer_c = self._refined(units, is_asked_c, is_mapped=stage is Stage.MAPPED)
+                finer_c = self._refined(units, is_asked_c, stage is Stage.MAPPED, reach.best_only)
                 for c in np.flatnonzero(finer_c < upper_c).tolist():
                     self._by_b[self._box_c[c]] = STAGE_NAMES[stage]
                 upper_c = np.minimum(upper_c, finer_c)
@@ -146,11 +149,11 @@ class BoxBounding:
     def _upper(self) -> Floats:
         return self._valuation.upper_bounds(self._works, self._least_s_mc, np.arange(len(self._chips)))
 
-    def _refined(self, units: Sequence[OpenUnits], is_asked_c: Flags, *, is_mapped: bool) -> Floats:
+    def _refined(self, units: Sequence[OpenUnits], is_asked_c: Flags, is_mapped: bool, best_only: bool) -> Floats:
         for m, own in enumerate(units):
             # What one model had to give up, the next must make good.
             longest_s_c = longest_batches(self._valuation, self._works, self._least_s_mc, m, self._goal.threshold)
-            own.refine(longest_s_c, is_asked_c, is_mapped=is_mapped)
+            own.refine(longest_s_c, is_asked_c, is_mapped=is_mapped, best_only=best_only)
             self._least_s_mc[m] = np.maximum(self._least_s_mc[m], own.least_s_c)
         return self._upper()
 

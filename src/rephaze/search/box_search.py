@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rephaze.hardware.grid import Boxes
-from rephaze.search.box_bounds import ALL_RUNGS, BoxBounding
+from rephaze.search.box_bounds import BEST_UNITS, BoxBounding
 from rephaze.search.box_certificate import CoverCount, certify_boxes
 from rephaze.search.box_engine import BoxState, run_boxes
 from rephaze.search.box_evaluator import BoxEvaluator
@@ -109,7 +109,7 @@ class BoxSearch:
         if not len(at_cf):
             return []
         none, stop = [()] * len(at_cf), self.clock.stop
-        found = BoxBounding(self.evaluator, self.grid, Boxes(at_cf, at_cf), none, goal, stop).run(ALL_RUNGS)
+        found = BoxBounding(self.evaluator, self.grid, Boxes(at_cf, at_cf), none, goal, stop).run(BEST_UNITS)
         order = np.argsort(-found.upper_b, kind="stable").tolist()
         return [
             replace(box, upper=float(found.upper_b[c]), times=found.times[c], is_ready=True)
