@@ -43,7 +43,11 @@ def access_energy(chips: ChipTable, model: AreaModel) -> AccessEnergy:
 
 def full_power(chips: ChipTable, model: AreaModel) -> FullPower:
     """What each chip draws at full use: an upper end, no workload keeps everything busy."""
-    energy = access_energy(chips, model)
+    return drawn_power(chips, access_energy(chips, model))
+
+
+def drawn_power(chips: ChipTable, energy: AccessEnergy) -> FullPower:
+    """The same for energies that are known, such as those at another voltage."""
     arrays = chips.num_macs * energy.mac_j_c * chips.clock_hz
     lanes = chips.num_lanes * energy.lane_op_j_c * chips.clock_hz
     buffer = chips.global_buffer_bytes_per_cycle * energy.global_buffer_j_per_byte_c * chips.clock_hz
