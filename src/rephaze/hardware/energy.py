@@ -68,6 +68,12 @@ def paper_sram_pj(num_bytes: NDArray[np.int64]) -> Floats:
     return factor * sram_read_pj(num_bytes) + offset
 
 
+def idle_w(area_um2_c: Floats) -> Floats:
+    """TPUv4's least measured power, scaled by area."""
+    anchor_um2 = chip_area(chip_table([preset_chip("tpuv4")]), AreaModel.CORRECTED).total_um2_c[0]
+    return area_um2_c * np.float64(float(component_value("corrected", "idle_anchor_w")) / float(anchor_um2))
+
+
 def _paper(chips: ChipTable) -> AccessEnergy:
     access_bytes = float(data_file("components.toml")["sram"]["access_bytes"])
     one = np.ones(len(chips))
@@ -107,12 +113,5 @@ def _corrected(chips: ChipTable) -> AccessEnergy:
         global_buffer_j_per_byte_c=sram_j_per_byte(chips.global_buffer_bytes),
         hbm_j_per_byte_c=one * component_value("corrected", "hbm_pj_per_bit") * BITS_PER_BYTE * J_PER_PJ,
         link_j_per_byte_c=one * component_value("corrected", "link_pj_per_bit") * BITS_PER_BYTE * J_PER_PJ,
-        idle_w_c=_idle_w(chips),
+        idle_w_c=idle_w(chip_area(chips, AreaModel.CORRECTED).total_um2_c),
     )
-
-
-def _idle_w(chips: ChipTable) -> Floats:
-    """TPUv4's least measured power, scaled by area."""
-    anchor_um2 = chip_area(chip_table([preset_chip("tpuv4")]), AreaModel.CORRECTED).total_um2_c[0]
-    area_um2 = chip_area(chips, AreaModel.CORRECTED).total_um2_c
-    return area_um2 * np.float64(float(component_value("corrected", "idle_anchor_w")) / float(anchor_um2))
