@@ -59,9 +59,9 @@ def clock_scale(clock_hz_c: Floats, nominal_hz: float) -> ClockScale:
 
     Args:
         clock_hz_c: The clocks.
-        nominal_hz: The clock at which energies are as the component data says: the template's.
+        nominal_hz: The clock at which energies are as the component data says: the template's, or a known chip's
+            own, which may be faster than the curve.
     """
-    check_clock("nominal_hz", nominal_hz)
     data = data_file("clock.toml")
     nominal_v = voltage_v(np.array([nominal_hz]))[0]
     clock_v = voltage_v(np.asarray(clock_hz_c, dtype=np.float64))

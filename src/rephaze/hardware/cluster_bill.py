@@ -34,7 +34,7 @@ class ClusterBill:
     silicon_mm2_c: Floats
     """Dies of all chips; not those of switches and hosts."""
     chips_w_c: Floats
-    """Chips and their memory, every unit busy."""
+    """Chips and their memory."""
     links_w_c: Floats
     """All links at full rate, and what joins them inside a node."""
     network_w_c: Floats
@@ -87,13 +87,16 @@ class BudgetUse:
         return most if parts[most] > 0 else ""
 
 
-def cluster_bill(chips: ChipTable, systems: SystemColumns, nominal_hz: float) -> ClusterBill:
+def cluster_bill(
+    chips: ChipTable, systems: SystemColumns, nominal_hz: float, chip_w_c: Floats | None = None
+) -> ClusterBill:
     """The bill of a cluster of each chip with its system.
 
     Args:
         chips: The chips, with the clock and the memory of their systems.
         systems: An entry a chip.
         nominal_hz: The clock at which energies are as the component data says: the template's.
+        chip_w_c: What one chip may draw where something holds it to that; by default the most it can.
     """
     assert len(chips) == len(systems)
     num_chips_c = systems.num_chips_c.astype(np.float64)
@@ -107,7 +110,7 @@ def cluster_bill(chips: ChipTable, systems: SystemColumns, nominal_hz: float) ->
 
     link_bytes_per_s_c = systems.num_inside_links_c * link_value("inside", "bytes_per_s")
     link_bytes_per_s_c = link_bytes_per_s_c + systems.num_outside_links_c * link_value("outside", "bytes_per_s")
-    chips_w_c = num_chips_c * peak_power(chips, energy).total_w_c
+    chips_w_c = num_chips_c * (peak_power(chips, energy).total_w_c if chip_w_c is None else chip_w_c)
     links_w_c = num_chips_c * (link_bytes_per_s_c * energy.link_j_per_byte_c + inside.power_w_c)
     network_w_c = num_chips_c * outside.power_w_c
     hosts_w_c = num_hosts_c * _value("host_w")
