@@ -100,7 +100,7 @@ def test_more_of_one_thing_never_takes_less_of_anything(pair, field, hbm):
 @settings(deadline=None, max_examples=200)
 def test_a_corner_over_budget_closes_its_box(pair, hbm, power_w, usd, silicon_mm2):
     corners = [{name: values[at] for name, values in pair.items()} for at in (0, 1)]
-    budget = ClusterBudget(power_w=power_w, usd=usd, silicon_mm2=silicon_mm2)
+    budget = ClusterBudget(power_w=power_w, cost_usd=usd, silicon_mm2=silicon_mm2)
     fits_c = budget_use(bill_of(corners, [hbm, hbm])[0], budget).fits_c
     assert fits_c[0] or not fits_c[1]
 

@@ -149,7 +149,7 @@ def budget_use(bill: ClusterBill, budget: ClusterBudget) -> BudgetUse:
     return BudgetUse(
         silicon_fraction_c=_fraction(bill.silicon_mm2_c, budget.silicon_mm2),
         power_fraction_c=_fraction(bill.power_w_c, budget.power_w),
-        usd_fraction_c=_fraction(bill.usd_c, budget.usd),
+        usd_fraction_c=_fraction(bill.usd_c, budget.cost_usd),
     )
 
 

@@ -89,7 +89,7 @@ def system_space(found: SystemFile) -> SystemSpace:
 
 def cluster_budget(found: BudgetFile) -> ClusterBudget:
     """The limits of a ``[budget]`` section."""
-    return ClusterBudget(silicon_mm2=found.silicon_mm2, power_w=found.power_w, usd=found.usd)
+    return ClusterBudget(silicon_mm2=found.silicon_mm2, power_w=found.power_w, cost_usd=found.usd)
 
 
 def _clocks(found: SystemFile) -> tuple[float, ...]:

@@ -87,7 +87,7 @@ class ClusterBudget:
     """Dies of all chips."""
     power_w: float = math.inf
     """Drawn by the building at full use."""
-    usd: float = math.inf
+    cost_usd: float = math.inf
     """To make and join everything, once."""
 
     def __post_init__(self) -> None:

@@ -71,16 +71,16 @@ def test_a_die_that_fits_no_wafer_fits_no_budget_in_dollars_but_every_other():
     bill = cluster_bill(huge, SYSTEMS, NOMINAL_HZ)
     assert bill.usd_c[0] == np.inf
     assert budget_use(bill, ClusterBudget()).fits_c[0]
-    assert not budget_use(bill, ClusterBudget(usd=1e300)).fits_c[0]
+    assert not budget_use(bill, ClusterBudget(cost_usd=1e300)).fits_c[0]
 
 
 def test_what_is_used_most_binds():
     bill = cluster_bill(TPUV4, SYSTEMS, NOMINAL_HZ)
     silicon, power, usd = bill.silicon_mm2_c[0], bill.power_w_c[0], bill.usd_c[0]
     for name, budget in {
-        "silicon": ClusterBudget(silicon_mm2=silicon, power_w=2 * power, usd=2 * usd),
-        "power": ClusterBudget(silicon_mm2=2 * silicon, power_w=power, usd=2 * usd),
-        "usd": ClusterBudget(usd=usd),
+        "silicon": ClusterBudget(silicon_mm2=silicon, power_w=2 * power, cost_usd=2 * usd),
+        "power": ClusterBudget(silicon_mm2=2 * silicon, power_w=power, cost_usd=2 * usd),
+        "usd": ClusterBudget(cost_usd=usd),
     }.items():
         use = budget_use(bill, budget)
         assert use.fits_c[0]
@@ -92,10 +92,10 @@ def test_what_is_used_most_binds():
     "budget",
     [
         ClusterBudget(power_w=2e6),
-        ClusterBudget(usd=50e6),
+        ClusterBudget(cost_usd=50e6),
         ClusterBudget(silicon_mm2=1e5),
-        ClusterBudget(silicon_mm2=1e6, power_w=1e6, usd=5e6),
-        ClusterBudget(usd=100.0),
+        ClusterBudget(silicon_mm2=1e6, power_w=1e6, cost_usd=5e6),
+        ClusterBudget(cost_usd=100.0),
     ],
 )
 def test_the_most_chips_fit_and_one_more_does_not(budget):

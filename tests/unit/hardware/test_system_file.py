@@ -26,7 +26,7 @@ def test_the_example_says_what_it_should():
     assert space.node_size == (8, 64)
     assert space.num_chips == (256, 512, 1024, 2048, 4096)
     assert space.num_choices == 5 * 3 * 3 * 2 * 2 * 5 == len(space.choices())
-    assert budget == ClusterBudget(power_w=2e6, usd=50e6, silicon_mm2=1e6)
+    assert budget == ClusterBudget(power_w=2e6, cost_usd=50e6, silicon_mm2=1e6)
 
 
 def test_nothing_said_is_the_scenario_without_limits():

@@ -34,7 +34,7 @@ def test_every_field_has_a_rule():
         (SystemChoice, {"num_chips": -1}),
         (SystemSpace, {"hbm": (HbmChoice(generation="hbm3", num_layers=8),) * 2}),
         (ClusterBudget, {"power_w": 0}),
-        (ClusterBudget, {"usd": float("nan")}),
+        (ClusterBudget, {"cost_usd": float("nan")}),
         (ClusterBudget, {"silicon_mm2": "1"}),
     ],
 )
@@ -45,4 +45,4 @@ def test_what_makes_no_sense_is_refused_by_name(record, values):
 
 def test_a_budget_knows_whether_it_limits():
     assert not ClusterBudget().is_limited
-    assert ClusterBudget(usd=1).is_limited
+    assert ClusterBudget(cost_usd=1).is_limited
