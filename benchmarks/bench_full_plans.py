@@ -83,6 +83,17 @@ class TestOneGraph:
         bound_s = benchmark(bounds.batch_s, forward, backward)
         assert np.isfinite(bound_s).all()
 
+    def test_bound_of_one_chip_from_scratch(self, benchmark, cut, num_devices):
+        """What every process of a search does for each cut and microbatch size."""
+        problem, graph = self.problem(cut, num_devices)
+        _, forward, backward = chips(graph)
+
+        def bound_s():
+            return FullChipBounds(problem, self.layer_types(graph)).batch_s(forward[:1], backward[:1])
+
+        assert np.isfinite(bound_s()).all()
+        benchmark(bound_s)
+
     @pytest.mark.parametrize("below", ["none", "its bound"])
     def test_one_chip(self, benchmark, cut, num_devices, below):
         """Without a cutoff, and with one just above its bound: what a search asks of most chips."""

@@ -7,10 +7,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from rephaze.errors import SpecError
+from rephaze.place.full import chip_layouts
 from rephaze.place.full.chip_bounds import FullChipBounds
 from rephaze.place.full.price import price_full_plan
 from rephaze.place.full.solver import FullPlacer
@@ -70,6 +71,22 @@ def test_no_chip_has_a_faster_plan_than_its_bound(seed):
         best_s = found.best.batch_s if found.best else math.inf
         assert tight_s[c] <= best_s * (1 + SAME)
         assert found.best is not None or found.status is SolveStatus.INFEASIBLE
+
+
+@given(seed=SEEDS)
+@settings(max_examples=50, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_layouts_are_listed_as_far_as_bounds_need_them(monkeypatch, seed):
+    problem = one_graph(seed)
+    layer_types, forward, backward, weight, _ = chips(problem, seed)
+    monkeypatch.setattr(chip_layouts, "FIRST_ITEMS", 1)
+    whole = FullChipBounds(problem, layer_types)
+    assert whole.num_layouts >= 0  # lists all
+    wanted_s = whole.batch_s(forward, backward, weight)
+    assert (FullChipBounds(problem, layer_types).batch_s(forward, backward, weight) == wanted_s).all()
+    one_by_one = FullChipBounds(problem, layer_types)
+    for c in reversed(range(NUM_CHIPS)):
+        found_s = one_by_one.batch_s(forward[c : c + 1], backward[c : c + 1], weight[c : c + 1])
+        assert found_s == wanted_s[c : c + 1]
 
 
 @given(seed=SEEDS)

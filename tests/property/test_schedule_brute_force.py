@@ -16,7 +16,15 @@ from rephaze.schedule.shares import SHARE_UNITS, share_units
 from rephaze.schedule.solve import solve_problem
 from rephaze.schedule.validate import find_violations
 from rephaze.types.latency import IMPOSSIBLE_CYCLES, Engine
-from rephaze.types.schedule import Exclusion, Mode, ScheduleOp, ScheduleProblem, ScheduleStatus, Way
+from rephaze.types.schedule import (
+    Exclusion,
+    Mode,
+    ScheduleOp,
+    ScheduleProblem,
+    ScheduleStatus,
+    Way,
+    operator_of,
+)
 
 CORES = {
     Engine.TENSOR: (1, 0, 0),
@@ -147,6 +155,39 @@ def test_search_finds_the_optimum_of_wider_problems(problem):
 @settings(max_examples=200, deadline=None)
 @given(problems(max_ops=6, max_cycles=3, num_kinds=2))
 def test_search_finds_the_optimum_where_operators_may_change_places(problem):
+    found = solve_problem(problem, solver=Solver.SEARCH, time_limit_s=60)
+    assert find_violations(problem, found) == []
+    assert found.makespan_cycles == found.bound_cycles == shortest_makespan(problem)
+
+
+@st.composite
+def halved_problems(draw, max_ops=5):
+    """Operators at all of the bandwidth or, slower, at half of it: chains, and what nothing waits for."""
+    size = draw(st.integers(2, max_ops))
+    ops = []
+    for o in range(size):
+        full = draw(st.integers(1, 4))
+        half = full + draw(st.integers(0, full))
+        engine = draw(st.sampled_from([Engine.TENSOR, Engine.VECTOR, Engine.FUSED, Engine.LINK]))
+        one = Way(mode=Mode.ONE_CORE, cycles=draw(st.integers(half, 12)), hbm_share=0.5, buffer_share=0.0)
+        every = Way(mode=Mode.ALL_CORES, cycles=full, hbm_share=1.0, buffer_share=0.0)
+        slower = Way(mode=Mode.ALL_CORES, cycles=half, hbm_share=0.5, buffer_share=0.0)
+        ops.append(operator_of(f"o{o}", engine, [one, every, slower]))
+    num_spine = draw(st.integers(0, size))
+    edges = [(o - 1, o) for o in range(1, num_spine)]
+    edges += [(draw(st.integers(0, o - 1)), o) for o in range(max(num_spine, 1), size) if draw(st.booleans())]
+    return ScheduleProblem(
+        num_tensor_cores=2,
+        num_vector_cores=2,
+        ops=tuple(ops),
+        edges=tuple(edges),
+        all_cores_excludes=Exclusion.ENGINE,
+    )
+
+
+@settings(max_examples=150, deadline=None)
+@given(halved_problems())
+def test_search_finds_the_optimum_where_bandwidth_is_halved(problem):
     found = solve_problem(problem, solver=Solver.SEARCH, time_limit_s=60)
     assert find_violations(problem, found) == []
     assert found.makespan_cycles == found.bound_cycles == shortest_makespan(problem)

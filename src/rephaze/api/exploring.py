@@ -14,7 +14,7 @@ from rephaze.errors import SpecError
 from rephaze.types.search import SearchSettings
 
 if TYPE_CHECKING:
-    from rephaze.search.cosearch import SearchProgress as SearchProgress
+    from rephaze.search.progress import SearchProgress as SearchProgress
     from rephaze.study.comparison import OnStep as OnStep
     from rephaze.study.comparison import RecordedRun
 

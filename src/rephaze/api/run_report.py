@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -38,20 +39,23 @@ def write_report(
         info, result, designs, held = reader.info(), reader.result(), reader.designs(), reader.known_chips()
         if result is None:
             raise RunError(f"{run}: holds no answer yet; finish its search with rephaze search ... --resume")
+        place = {number: at for at, number in enumerate(reader.design_numbers())}
         explored = designs and ExploredDesigns(
             chips=designs[0],
             area_um2_c=designs[1],
             area_limit_um2=info.settings.scenario.space.area_limit_um2,
-            evaluations=tuple(reader.evaluations()),
+            # Of a search by boxes only designs that were looked at are held, by numbers of their own.
+            evaluations=tuple(replace(item, design=place[item.design]) for item in reader.evaluations()),
             bounds=reader.bounds(),
         )
         incumbents = reader.incumbents()
     accounts, accounts_missing = _accounts(info.settings, result, stop)
     blocks, missing = _blocks(info.settings, result, stop)
     known = measured_chips(run, info, held, known_chips_s, stop) if result.chip else []
+    shown = result if result.design is None else replace(result, design=place.get(result.design))
     records = SearchRecords(
         info=info,
-        result=result,
+        result=shown,
         explored=explored,
         incumbents=incumbents,
         blocks=blocks,

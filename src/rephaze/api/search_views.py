@@ -95,8 +95,11 @@ def certificate_sentence(certificate: Certificate) -> str:
         f"{name}: {least:,}" + ("" if least == most else f" to {most:,}")
         for name, (least, most) in certificate.num_within.items()
     )
+    counted = "designs"
+    if certificate.num_boxes is not None:
+        counted = f"grid points in {sum(certificate.num_boxes.values()):,} boxes"
     return (
-        f"{certificate.num_designs:,} designs: {certificate.num_solved_exactly:,} solved exactly, "
+        f"{certificate.num_designs:,} {counted}: {certificate.num_solved_exactly:,} solved exactly, "
         f"{certificate.num_infeasible:,} infeasible, dropped {removed or 'none'}{left_open}; within {within}"
     )
 
@@ -109,7 +112,9 @@ def scope_sentences(result: SearchResult) -> list[tuple[str, str]]:
         plans += f"; schedules not proven on {certificate.num_unproven:,} designs that might do better"
     elif result.chip is not None:
         plans += "; every schedule that matters " + ("proven" if result.status == "optimal" else "so far proven")
-    return [("over", f"{certificate.num_designs:,} designs: {certificate.designs_scope}"), ("and plans", plans)]
+    counted = "designs" if certificate.num_boxes is None else "grid points"
+    over = f"{certificate.num_designs:,} {counted}: {certificate.designs_scope}"
+    return [("over", over), ("and plans", plans)]
 
 
 def sensitivity_blocks(found: Sensitivity) -> list[Block]:

@@ -179,7 +179,7 @@ def _progress(quiet: bool) -> Iterator[Any]:
                 return
             status.update(
                 f"{state.phase}: best {state.objective:,.4g}, bound {state.bound:,.4g} (gap {state.gap:.2%}), "
-                f"{state.num_open:,} designs open, {state.num_solved:,} looked at, {state.elapsed_s:.0f} s"
+                f"{state.num_open:,} {state.counted} open, {state.num_solved:,} looked at, {state.elapsed_s:.0f} s"
             )
 
         yield show

@@ -143,7 +143,8 @@ class Estimator:
     def mode_bounds(self, found: Sequence[OpBound | None]) -> ModeBounds:
         """What was found of each operator as one table; None takes no time."""
         share_m = self._share_m
-        cycles_moc = np.zeros((len(share_m), len(found), len(self.rates)), dtype=np.int64)
+        num_chips = next((one.cycles_mc.shape[1] for one in found if one is not None), len(self.rates))
+        cycles_moc = np.zeros((len(share_m), len(found), num_chips), dtype=np.int64)
         uses = np.zeros((2, len(found), 1))
         for o, one in enumerate(found):
             if one is not None:
@@ -277,6 +278,31 @@ class Estimator:
         payload = float(op.collective.payload_bytes.at(microbatch))
         mode = _link_cost(op.collective, payload, self)
         return OpCost(one_core=mode, all_cores=mode)
+
+
+class SomeChips:
+    """Some of an estimator's chips, with what it knows of operators on all of them.
+
+    Args:
+        whole: Of all the chips.
+        columns: Positions among them.
+    """
+
+    def __init__(self, whole: Estimator, columns: Ints) -> None:
+        self._whole, self._columns = whole, columns
+
+    def least(self, op: OpAt, *, is_mapped: bool = False) -> OpBound:
+        """As ``Estimator.least``."""
+        found = self._whole.least(op, is_mapped=is_mapped)
+        return found._replace(cycles_mc=found.cycles_mc[:, self._columns])
+
+    def fastest(self, op: OpAt, *, is_mapped: bool = False) -> Ints:
+        """As ``Estimator.fastest``."""
+        return self._whole.fastest(op, is_mapped=is_mapped)[self._columns]
+
+    def mode_bounds(self, found: Sequence[OpBound | None]) -> ModeBounds:
+        """As ``Estimator.mode_bounds``."""
+        return self._whole.mode_bounds(found)
 
 
 def _mode_rows(costs: Sequence[ModeCost | None], rates: ChipRates) -> _ModeRows:

@@ -48,7 +48,7 @@ def enumerate_designs(space: DesignSpace) -> DesignCensus:
         keep &= full_power(grid, space.area_model).total_w_c <= space.power_limit_w
     kept_by_power = int(keep.sum())
     for constraint in space.constraints:
-        keep &= _holds(constraint, grid)
+        keep &= holds(constraint, grid, grid)
     return DesignCensus(
         chips=grid.take(keep),
         area_um2_c=area_um2[keep],
@@ -90,9 +90,10 @@ def _grid(space: DesignSpace) -> ChipTable:
     )
 
 
-def _holds(constraint: Constraint, chips: ChipTable) -> NDArray[np.bool_]:
-    left = constraint.left_factor * _product(constraint.left_fields, chips)
-    right = constraint.right_factor * _product(constraint.right_fields, chips)
+def holds(constraint: Constraint, of_left: ChipTable, of_right: ChipTable) -> NDArray[np.bool_]:
+    """Whether a rule holds, its left side taken of one chip and its right side of another, or of the same."""
+    left = constraint.left_factor * _product(constraint.left_fields, of_left)
+    right = constraint.right_factor * _product(constraint.right_fields, of_right)
     compare = {
         Comparison.AT_MOST: np.less_equal,
         Comparison.BELOW: np.less,

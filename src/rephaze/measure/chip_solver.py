@@ -16,7 +16,7 @@ from rephaze.estimate.op_at import OpAt
 from rephaze.hardware.energy import access_energy
 from rephaze.measure.cut_forms import CutForm
 from rephaze.measure.full_planner import FullPlanner
-from rephaze.measure.layer_bounds import FinerBounds, ModelBounds, layer_bounds
+from rephaze.measure.layer_bounds import FinerBounds, ModelBounds, is_for_later, layer_bounds, unit_times
 from rephaze.measure.model_work import Memory, ModelWork, Unit
 from rephaze.measure.pass_classes import PassWork
 from rephaze.measure.pass_times import (
@@ -104,7 +104,9 @@ class ChipSolver:
     # Plans
 
     def unit_bounds(self, work: ModelWork, memory: Memory) -> ModelBounds:
-        """Layer bounds of every unit of the model."""
+        """Layer bounds of every unit of the model; of one with very many what comes before them."""
+        if is_for_later(work):
+            return unit_times(work, self._estimator(work), self.table, self.exclusion, self.stop)
         return layer_bounds(work, self._estimator(work), self.table, [memory], self.exclusion, self.stop)
 
     def finer_bounds(self, work: ModelWork, memory: Memory, bounds: ModelBounds) -> FinerBounds:
@@ -163,8 +165,17 @@ class ChipSolver:
 
     # Passes
 
-    def schedule(self, one_pass: PassWork, table: ModeTable, most_work: int | None = None) -> LayerSchedule:
-        """The schedule of one pass, proven within the work limit, or within ``most_work`` if that is less."""
+    def schedule(
+        self, one_pass: PassWork, table: ModeTable, most_work: int | None = None, cutoff_cycles: int | None = None
+    ) -> LayerSchedule:
+        """The schedule of one pass, proven within the work limit.
+
+        Args:
+            one_pass: Of a layer type.
+            table: Its operators.
+            most_work: Another work limit, if that is less.
+            cutoff_cycles: A bound that reaches this will do instead.
+        """
         modes = LayerModes(
             cycles_om=table.cycles_om,
             all_cores_om=np.tile(table.all_cores_m, (len(table.op_names), 1)),
@@ -177,7 +188,7 @@ class ChipSolver:
             exclusion=self.exclusion,
         )
         work_limit = min(self._schedule_work, most_work or self._schedule_work)
-        effort = Effort(work_limit=work_limit, stop=self.stop)
+        effort = Effort(work_limit=work_limit, cutoff_cycles=cutoff_cycles, stop=self.stop)
         return schedule_layer(one_pass.structure, modes, cores, effort, self._memos.schedules)
 
     def pass_table(
@@ -221,22 +232,46 @@ class ChipSolver:
 
     def _find_fastest(self, work: ModelWork, cut: GraphCut, microbatch: int, kind: int) -> FastestForm:
         """Forms by what little work proves of them: those that are no faster even so need no more."""
-
-        def both(form: int, *, hurried: bool) -> tuple[int, int]:
-            found = [
-                self._form_times(work, _Pass(work.name, cut, microbatch, form, kind, one), hurried=hurried)
-                for one in (FORWARD, BACKWARD)
-            ]
-            return sum(one.cycles for one in found), sum(one.bound_cycles for one in found)
-
-        least = {form: both(form, hurried=True)[1] for form in range(len(work.forms(cut)))}
+        keys = [
+            [_Pass(work.name, cut, microbatch, form, kind, one) for one in (FORWARD, BACKWARD)]
+            for form in range(len(work.forms(cut)))
+        ]
+        least = [sum(self._form_times(work, key, hurried=True).bound_cycles for key in own) for own in keys]
         # What is known to be as quick comes first in the list of forms, whatever was looked at first.
-        best = (math.inf, len(least))
-        for form in sorted(least, key=lambda form: (least[form], form)):
+        best: tuple[float, int] = (math.inf, len(least))
+        for form in sorted(range(len(least)), key=lambda form: (least[form], form)):
             if (least[form], form) < best:
-                cycles, least[form] = both(form, hurried=False)
+                # Of as many cycles as the best so far, it is better only if it comes first in the list.
+                cutoff = None if math.isinf(best[0]) else int(best[0]) + (form < best[1])
+                cycles, least[form] = self._both_times(work, keys[form], cutoff)
                 best = min(best, (cycles, form))
-        return FastestForm(best[1], is_proven=all(bound >= best[0] for bound in least.values()))
+        return FastestForm(best[1], is_proven=all(bound >= best[0] for bound in least))
+
+    def _both_times(self, work: ModelWork, keys: list[_Pass], cutoff: int | None) -> tuple[float, int]:
+        """Cycles of both passes together, infinite if they are no less than the cutoff, and their bound."""
+        if cutoff is not None:
+            # The pass of which more is open first: it may answer for both.
+            hurried = [self._form_times(work, key, hurried=True) for key in keys]
+            bounds = [one.bound_cycles for one in hurried]
+            for k in sorted((0, 1), key=lambda k: bounds[k] - hurried[k].cycles):
+                asked = self._asked_times(work, keys[k], cutoff - bounds[1 - k])
+                bounds[k] = max(bounds[k], asked.bound_cycles)
+                if sum(bounds) >= cutoff:
+                    return math.inf, sum(bounds)
+        found = [self._form_times(work, key) for key in keys]
+        return sum(one.cycles for one in found), sum(one.bound_cycles for one in found)
+
+    def _asked_times(self, work: ModelWork, key: _Pass, cutoff: int) -> PassTimes:
+        """What is known of a pass once it is proven, or known to take no less than the cutoff."""
+        if key in self._times:
+            return self._times[key]
+        table = self.pass_table(work, key.cut, key.microbatch, key.kind, key.direction, key.form)
+        one_pass = _form(work, key.cut, key.form).passes[key.kind][key.direction]
+        found = self.schedule(one_pass, table, cutoff_cycles=cutoff)
+        times = PassTimes(cycles=found.makespan_cycles, bound_cycles=found.bound_cycles, energy_j=table.energy_j)
+        if times.is_proven:
+            self._times[key] = times
+        return times
 
     def _form_times(self, work: ModelWork, key: _Pass, *, hurried: bool = False) -> PassTimes:
         if key in self._times:

@@ -50,8 +50,8 @@ class FullPlanner:
             return math.inf
         placer, times = self.work.full_placer(self.unit, self.memory), self._least(layer_s, self._repeated)
         if math.isinf(cutoff_s):
-            return placer.bound_s(cutoff_s, [times])
-        return NO_BOUND_S if placer.is_there(cutoff_s, [times]) else cutoff_s
+            return placer.bound_s(cutoff_s, [times], self.solver.stop)
+        return NO_BOUND_S if placer.is_there(cutoff_s, [times], self.solver.stop) else cutoff_s
 
     def bound_s(self, times: Times, cutoff_s: float, least_s: LayerSeconds | None = None) -> float:
         """A batch time no plan beats, from bounds on the passes.
@@ -65,7 +65,8 @@ class FullPlanner:
         if not all(np.isfinite(times_t).all() for times_t in layer_s[:2]):
             return math.inf
         replayed = range(len(layer_s.forward_s_t)) if least_s is None else self._repeated
-        return self.work.full_placer(self.unit, self.memory).bound_s(cutoff_s, [self._least(layer_s, replayed)])
+        placer, least = self.work.full_placer(self.unit, self.memory), self._least(layer_s, replayed)
+        return placer.bound_s(cutoff_s, [least], self.solver.stop)
 
     @property
     def _repeated(self) -> list[int]:
@@ -93,7 +94,7 @@ class FullPlanner:
         if not times.is_possible:
             return UnitAnswer(batch_s=math.inf, bound_s=math.inf, plan=None, energy_per_sample_j=math.inf)
         placer = self.work.full_placer(self.unit, self.memory)
-        found = placer.solve(cutoff_s, [times.by_layer(self.work.layer_type_of)])
+        found = placer.solve(cutoff_s, [times.by_layer(self.work.layer_type_of)], self.solver.stop)
         bound_s = _bound_s(found)
         if not self.is_proven:
             # Some schedule was not proven: with its bound the plan might be faster.

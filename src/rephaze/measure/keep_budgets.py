@@ -25,13 +25,14 @@ REFERENCE_BYTES_PER_S = 1.2e12
 
 def keep_budgets(sets: KeepSets, microbatch: int) -> Floats:
     """Bytes at each position, falling from everything to the layer's inputs; one where nothing can be dropped."""
-    op_s_n = np.array([_reference_s(op, microbatch) for op in sets.ops])
+    op_s_n = np.array([reference_s(op, microbatch) for op in sets.ops])
     kept_bytes, _, _ = pareto_points(sets, op_s_n, float(op_s_n.sum()), microbatch, max_points=NUM_POSITIONS)
     at_k = np.rint(np.linspace(0, len(kept_bytes) - 1, NUM_POSITIONS)).astype(np.int64)
     found: Floats = kept_bytes[at_k].astype(np.float64)
     return found
 
 
-def _reference_s(op: Op, microbatch: int) -> float:
+def reference_s(op: Op, microbatch: int) -> float:
+    """What an operator takes on the machine of reference, memory and multipliers alone."""
     moved = op.input_bytes.at(microbatch) + op.output_bytes.at(microbatch)
     return max(op.num_flops.at(microbatch) / REFERENCE_FLOPS_PER_S, moved / REFERENCE_BYTES_PER_S)

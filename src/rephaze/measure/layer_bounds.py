@@ -2,8 +2,8 @@
 
 For each class of passes (``pass_classes``) the schedule bound of every layer on bounds of its operators, then for
 each unit the placement bound over all depths and degrees that fit in memory. Operators are bounded in closed form
-first, and where that leaves a chance with mapped products. The coarser sieve before is ``device_time``;
-docs/proof.md says why all are bounds.
+first, and where that leaves a chance with mapped products. The coarser sieves before are ``device_time`` and,
+where units are many, ``unit_time``; docs/proof.md says why all are bounds.
 
 Axis letters: c = chip, t = layer type, u = unit, k = class of passes.
 """
@@ -16,12 +16,13 @@ from dataclasses import dataclass, fields
 import numpy as np
 from numpy.typing import NDArray
 
-from rephaze.estimate.estimator import Estimator
+from rephaze.estimate.estimator import Estimator, SomeChips
 from rephaze.estimate.op_at import OpAt
 from rephaze.measure.full_times import least_replays, may_replay
 from rephaze.measure.model_work import Memory, ModelWork, Unit
 from rephaze.measure.pass_classes import CommonPass
 from rephaze.measure.pass_times import BACKWARD, FORWARD, INPUT_PART
+from rephaze.measure.unit_time import class_least_s, device_time_s, groups_to_map, mapped_times_s, unit_times_s
 from rephaze.place.full.chip_bounds import LeastReplays
 from rephaze.schedule.bounds import lower_bounds
 from rephaze.types.chip import ChipTable
@@ -32,13 +33,16 @@ from rephaze.types.stopping import UNSTOPPED, StopSignal
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.intp]
-EstimatorOf = Callable[[Ints], Estimator]
+Flags = NDArray[np.bool_]
+EstimatorOf = Callable[[Ints], Estimator | SomeChips]
 """Positions among the chips at hand to the estimator of these alone."""
 
 GROUP_SIZE, MAX_GROUPS = 64, 8
 """Chips whose replays are bounded together."""
 CHUNK = 4096
 """Chips bounded at a time: keeps the tables within tens of megabytes."""
+MANY_CLASSES = 100
+"""Of a model with more, as mixtures have, layers are bounded only once there is something to hold them against."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True, slots=True)
@@ -52,6 +56,12 @@ class ModelBounds:
     """The part of the backward pass that earlier layers wait for; zero where it was not looked at."""
     is_mapped_kc: Floats
     """1 where the times are those of mapped products, else 0."""
+
+    @property
+    def is_bounded_kc(self) -> Flags:
+        """Where layers were bounded, which all take some time; elsewhere units have coarser times alone."""
+        found: Flags = np.asarray((self.forward_s_kct > 0).any(axis=2))
+        return found
 
     def chip(self, c: int) -> ModelBounds:
         """Those of one chip."""
@@ -70,6 +80,18 @@ def joined_bounds(pieces: Sequence[ModelBounds]) -> ModelBounds:
     )
 
 
+def no_bounds(work: ModelWork, num_chips: int) -> ModelBounds:
+    """What is known of any chips: nothing is faster than no time at all."""
+    shape_kct = (len(work.classes), num_chips, len(work.passes(work.cuts[0])))
+    return ModelBounds(
+        batch_s_uc=np.zeros((len(work.units), num_chips)),
+        forward_s_kct=np.zeros(shape_kct),
+        backward_s_kct=np.zeros(shape_kct),
+        input_s_kct=np.zeros(shape_kct),
+        is_mapped_kc=np.zeros(shape_kct[:2]),
+    )
+
+
 def layer_bounds(
     work: ModelWork,
     estimator: Estimator,
@@ -77,6 +99,7 @@ def layer_bounds(
     memory_of_c: Sequence[Memory],
     exclusion: Exclusion,
     stop: StopSignal = UNSTOPPED,
+    longest_s_c: Floats | None = None,
 ) -> ModelBounds:
     """For each unit and chip, a batch time no plan of that unit beats; infinite where nothing fits.
 
@@ -87,19 +110,37 @@ def layer_bounds(
         memory_of_c: The largest memory each may have.
         exclusion: What all-cores operators exclude.
         stop: Ends the work with ``StoppedError``.
+        longest_s_c: Look at layers only where it matters: of units that cannot be the best of their chip, or take
+            longer than this, ``unit_time`` is enough. Where a chip has a unit below it, the least over its units
+            is no less than it is without this.
     """
-    shape_kct = (len(work.classes), len(chips), len(work.passes(work.cuts[0])))
-    nothing = ModelBounds(
-        batch_s_uc=np.zeros((len(work.units), len(chips))),
-        forward_s_kct=np.zeros(shape_kct),
-        backward_s_kct=np.zeros(shape_kct),
-        input_s_kct=np.zeros(shape_kct),
-        is_mapped_kc=np.zeros(shape_kct[:2]),
-    )
-    found = FinerBounds(work, nothing, chips, memory_of_c, exclusion, lambda _columns: estimator, stop)
-    for k in range(len(work.classes)):
-        found.bound_class(k)
+
+    def estimator_of(columns: Ints) -> Estimator | SomeChips:
+        return estimator if len(columns) == len(chips) else SomeChips(estimator, columns)
+
+    is_lazy = longest_s_c is not None
+    known = unit_times(work, estimator, chips, exclusion, stop) if is_lazy else no_bounds(work, len(chips))
+    found = FinerBounds(work, known, chips, memory_of_c, exclusion, estimator_of, stop)
+    if longest_s_c is not None:
+        found.bound_best(longest_s_c)
+    else:
+        for k in range(len(work.classes)):
+            found.bound_class(k, np.arange(len(chips)))
     return found.bounds
+
+
+def unit_times(
+    work: ModelWork, estimator: Estimator, chips: ChipTable, exclusion: Exclusion, stop: StopSignal = UNSTOPPED
+) -> ModelBounds:
+    """Bounds of all units by ``unit_time``, which looks at no layer by itself: see ``layer_bounds``."""
+    found = no_bounds(work, len(chips))
+    found.batch_s_uc[:] = unit_times_s(work, estimator, exclusion, stop)
+    return found
+
+
+def is_for_later(work: ModelWork) -> bool:
+    """Whether there is so much to bound of a model that ``unit_times`` should do until there is an incumbent."""
+    return work.is_full and len(work.classes) > MANY_CLASSES
 
 
 class FinerBounds:
@@ -131,18 +172,59 @@ class FinerBounds:
         self._exclusion, self._estimator_of, self._stop = exclusion, estimator_of, stop
         self.bounds = ModelBounds(**{item.name: getattr(bounds, item.name).copy() for item in fields(bounds)})
         self._num_t = np.bincount(np.array(work.layer_type_of))
-        class_of_u = [work.class_of[unit.cut, unit.microbatch] for unit in work.units]
-        self.units_of_k = [np.flatnonzero(np.array(class_of_u) == k) for k in range(len(work.classes))]
+        self.units_of_k = work.units_of_k
 
-    def bound_class(self, k: int) -> None:
-        """Bound the units of a class on all chips, operators in closed form."""
-        self._set_class(k, np.arange(len(self._chips)), is_mapped=False)
+    @property
+    def least_s_kc(self) -> Floats:
+        """The least over the units of each class."""
+        return class_least_s(self.work, self.bounds.batch_s_uc)
+
+    def bound_best(self, longest_s_c: Floats) -> None:
+        """Bound classes in closed form until the best of each chip is bounded, or takes longer than this.
+
+        What is left has times that are no less. Which classes of a chip are bounded does not depend on the others.
+        """
+        while True:
+            least_s_kc = self.least_s_kc
+            best_k_c, columns = least_s_kc.argmin(axis=0), np.arange(len(self._chips))
+            least_s_c = least_s_kc[best_k_c, columns]
+            is_asked_c = ~self.bounds.is_bounded_kc[best_k_c, columns]
+            is_asked_c &= np.isfinite(least_s_c) & (least_s_c <= longest_s_c)
+            if not is_asked_c.any():
+                return
+            for k in np.unique(best_k_c[is_asked_c]).tolist():
+                self.bound_class(k, np.flatnonzero(is_asked_c & (best_k_c == k)))
+
+    def map_times(self, is_asked_kc: Flags) -> None:
+        """Raise the times of units by ``unit_time`` with mapped products.
+
+        Args:
+            is_asked_kc: Classes of chips that are worth it; of the others nothing changes, whatever is mapped.
+        """
+        known = self.bounds.batch_s_uc
+        for columns in groups_to_map(is_asked_kc):
+            estimator = self._estimator_of(columns)
+            assert isinstance(estimator, Estimator)
+            known[:, columns] = mapped_times_s(
+                self.work, estimator, self._exclusion, known[:, columns], is_asked_kc[:, columns], self._stop
+            )
+
+    def bound_class(self, k: int, columns: Ints) -> None:
+        """Bound the units of a class on some of the chips, operators in closed form."""
+        self._set_class(k, columns, is_mapped=False)
 
     def map_class(self, k: int, columns: Ints) -> None:
         """Bound the units of a class on some of the chips with mapped products."""
         self._set_class(k, columns, is_mapped=True)
 
     def _set_class(self, k: int, columns: Ints, *, is_mapped: bool) -> None:
+        estimator = self.set_passes(k, columns, is_mapped=is_mapped)
+        for u in self.units_of_k[k].tolist():
+            self._stop.check()
+            self.set_unit(u, columns, estimator, columns, is_mapped=is_mapped)
+
+    def set_passes(self, k: int, columns: Ints, *, is_mapped: bool) -> Estimator | SomeChips:
+        """Bound the passes of a class on some of the chips; gives the estimator of these."""
         work, bounds = self.work, self.bounds
         estimator, chips = self._estimator_of(columns), self._chips.take(columns)
         directions = [(FORWARD, bounds.forward_s_kct), (BACKWARD, bounds.backward_s_kct)]
@@ -155,20 +237,33 @@ class FinerBounds:
                 found_c = pass_bound_s(common, estimator, chips, self._exclusion, is_mapped=is_mapped)
                 # A mix of paths and loads is found only nearly: the one before may have been better.
                 times_kct[k, columns, kind] = np.maximum(times_kct[k, columns, kind], found_c)
-        for which, memory in enumerate(self._memories):
-            members = columns[self._which_memory_c[columns] == which]
-            if not len(members):
-                continue
-            for u in self.units_of_k[k].tolist():
-                self._stop.check()
-                groups = self._replay_groups(work.units[u], k, columns, members, estimator, is_mapped)
-                for group, replays in groups:
-                    found_s_c = self._batch_s(work.units[u], k, memory, group, replays)
-                    bounds.batch_s_uc[u, group] = np.maximum(bounds.batch_s_uc[u, group], found_s_c)
         bounds.is_mapped_kc[k, columns] = is_mapped
+        return estimator
+
+    def set_unit(
+        self, u: int, columns: Ints, estimator: Estimator | SomeChips, members: Ints, *, is_mapped: bool
+    ) -> None:
+        """Bound the batches of a unit on some of the chips whose passes were bounded.
+
+        Args:
+            u: The unit.
+            columns: Chips on which the passes of its class were bounded.
+            estimator: Of these.
+            members: Some of them.
+            is_mapped: With mapped products.
+        """
+        bounds, unit = self.bounds, self.work.units[u]
+        k = self.work.class_of[unit.cut, unit.microbatch]
+        for which, memory in enumerate(self._memories):
+            own = members[self._which_memory_c[members] == which]
+            if not len(own):
+                continue
+            for group, replays in self._replay_groups(unit, k, columns, own, estimator, is_mapped):
+                found_s_c = self._batch_s(unit, k, memory, group, replays)
+                bounds.batch_s_uc[u, group] = np.maximum(bounds.batch_s_uc[u, group], found_s_c)
 
     def _replay_groups(
-        self, unit: Unit, k: int, columns: Ints, members: Ints, estimator: Estimator, is_mapped: bool
+        self, unit: Unit, k: int, columns: Ints, members: Ints, estimator: Estimator | SomeChips, is_mapped: bool
     ) -> Iterator[tuple[Ints, LeastReplays | None]]:
         """Chips on which replays weigh alike, each group with the least they take on any of it.
 
@@ -220,21 +315,16 @@ class FinerBounds:
             for times in (self.bounds.forward_s_kct, self.bounds.backward_s_kct, self.bounds.input_s_kct)
         )
         placed_s_c = self.work.batch_bounds_s(unit, memory, forward_ct, backward_ct, input_ct, replays)
-        return np.maximum(placed_s_c, _device_time_s(self.work, unit, forward_ct + backward_ct))
-
-
-def _device_time_s(work: ModelWork, unit: Unit, work_s_ct: Floats) -> Floats:
-    """Every microbatch holds each layer's devices for its time; all devices together have the batch time."""
-    counts = np.bincount(np.array(work.layer_type_of), minlength=work_s_ct.shape[1])
-    members_t = np.array([work.num_members(unit.cut, kind) for kind in range(work_s_ct.shape[1])])
-    training = work.scenario.training
-    num_microbatches = -(-training.global_batch // unit.microbatch)
-    device_s_c: Floats = (work_s_ct * (counts * members_t)).sum(axis=1)
-    return device_s_c * (num_microbatches / work.scenario.cluster.num_devices)
+        return np.maximum(placed_s_c, device_time_s(self.work, unit, forward_ct + backward_ct))
 
 
 def pass_bound_s(
-    common: CommonPass, estimator: Estimator, chips: ChipTable, exclusion: Exclusion, *, is_mapped: bool
+    common: CommonPass,
+    estimator: Estimator | SomeChips,
+    chips: ChipTable,
+    exclusion: Exclusion,
+    *,
+    is_mapped: bool,
 ) -> Floats:
     """Lower bounds on one pass of one layer type, a value a chip; infinite where it cannot run."""
     cycles = lower_bounds(

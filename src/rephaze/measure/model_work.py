@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +19,7 @@ from rephaze.measure.full_problem import full_graph, full_problem
 from rephaze.measure.keep_budgets import keep_budgets
 from rephaze.measure.legal_cuts import legal_cuts
 from rephaze.measure.pass_classes import CommonPass, PassClass, PassWork
+from rephaze.measure.pass_items import PassItems, pass_items
 from rephaze.place.bounds import ChipBounds
 from rephaze.place.full.chip_bounds import FullChipBounds, LeastReplays
 from rephaze.place.full.solver import FullPlacer
@@ -156,6 +158,21 @@ class ModelWork:
     def common_pass(self, k: int, kind: int, direction: int) -> CommonPass:
         """What the passes of one of ``classes`` have in common, in all their forms."""
         return self._forms.common_pass(self.classes[k].pairs, kind, direction)
+
+    @cached_property
+    def class_of_u(self) -> NDArray[np.intp]:
+        """The class of each unit."""
+        return np.array([self.class_of[unit.cut, unit.microbatch] for unit in self.units], dtype=np.intp)
+
+    @cached_property
+    def units_of_k(self) -> list[NDArray[np.intp]]:
+        """The units of each class."""
+        return [np.flatnonzero(self.class_of_u == k) for k in range(len(self.classes))]
+
+    @cached_property
+    def pass_items(self) -> PassItems:
+        """The operators of the passes of all classes, each once."""
+        return pass_items(len(self.classes), len(self._base.layer_types), self.common_pass)
 
     def keep_budgets(self, unit: Unit, kind: int) -> Floats:
         """Bytes a layer type may keep, position by position, whatever the chip: from all to the inputs alone."""

@@ -9,6 +9,7 @@ Axis letters: m = model, c = chip.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TypeVar
@@ -210,6 +211,24 @@ class Valuation:
         if work.name not in self._least_j:
             self._least_j[work.name] = least_energy_per_sample_j(work, self.chips, self.energy, self.model)
         return self._least_j[work.name]
+
+    def longest_s(
+        self, works: Sequence[ModelWork], batch_s: Sequence[float], m: int, c: int, least: float
+    ) -> float:
+        """With longer batches of one model a chip is worth less than ``least``, however little memory it pays for.
+
+        Args:
+            works: The models.
+            batch_s: Times no plan of each model beats.
+            m: The model.
+            c: The chip.
+            least: What the chip must be worth, above zero.
+        """
+        options = self.settings.scenario.space.hbm_bytes_options
+        worth = self.worth(c, min(options) if options else int(self.chips.hbm_bytes[c]))
+        least_j = [self.least_j(work, c) for work in works]
+        values = [worth.at_best(own_s, own_j) for own_s, own_j in zip(batch_s, least_j, strict=True)]
+        return worth.longest_s(self.needed(values, m, least), least_j[m])
 
     def combined(self, values: list[float]) -> float:
         """The objective of one chip from each model's value on it."""

@@ -19,7 +19,7 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import NDArray
 
-from rephaze.estimate.estimator import Estimator, OpBound
+from rephaze.estimate.estimator import Estimator, OpBound, SomeChips
 from rephaze.estimate.op_at import OpAt, op_at
 from rephaze.schedule.structure import ScheduleStructure, compile_structure
 from rephaze.types.cut import GraphCut
@@ -59,7 +59,7 @@ class CommonPass:
     chains_o: tuple[tuple[Chain, ...], ...]
     """The ways to do what an operator does; none for a view."""
 
-    def bounds(self, estimator: Estimator, *, is_mapped: bool) -> ModeBounds:
+    def bounds(self, estimator: Estimator | SomeChips, *, is_mapped: bool) -> ModeBounds:
         """Cycles that no operator goes below in any of the passes."""
         return estimator.mode_bounds(
             [_quickest(estimator, chains, is_mapped) if chains else None for chains in self.chains_o]
@@ -172,7 +172,7 @@ def _distinct(chains: Iterator[Chain]) -> tuple[Chain, ...]:
     return tuple({tuple(one.key for one in chain): chain for chain in chains}.values())
 
 
-def _quickest(estimator: Estimator, chains: Sequence[Chain], is_mapped: bool) -> OpBound:
+def _quickest(estimator: Estimator | SomeChips, chains: Sequence[Chain], is_mapped: bool) -> OpBound:
     found = [_together([estimator.least(one, is_mapped=is_mapped) for one in chain]) for chain in chains]
     if len(found) == 1:
         return found[0]

@@ -16,6 +16,7 @@ from rephaze.types.chip import Chip
 from rephaze.types.cut import GraphCut
 from rephaze.types.energy import AccessEnergy
 from rephaze.types.latency import IMPOSSIBLE_CYCLES
+from rephaze.types.stopping import StopSignal
 
 Floats = NDArray[np.float64]
 
@@ -75,6 +76,7 @@ class PassSource(Protocol):
 
     chip: Chip
     energy: AccessEnergy
+    stop: StopSignal
 
     def pass_times(self, work: ModelWork, cut: GraphCut, microbatch: int, kind: int, direction: int) -> PassTimes:
         """The scheduled pass of a layer type, in the fastest form of the cut."""

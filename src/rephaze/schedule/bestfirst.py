@@ -50,7 +50,7 @@ from rephaze.schedule.nodes import (
     push,
     set_bit,
 )
-from rephaze.schedule.relaxation import NEVER
+from rephaze.schedule.relaxation import NEVER, shortest
 from rephaze.schedule.tables import (
     MODE_BITS,
     MODE_MASK,
@@ -131,15 +131,23 @@ def _copy(rows: NodeRows, control: Ints, n: int) -> int:
 
 
 @inner
-def _advance(demand: Demand, ancestors_iw: Bits, rows: NodeRows, c: int, used_r: Ints, done_w: Bits) -> None:
+def _advance(
+    demand: Demand, ancestors_iw: Bits, rows: NodeRows, c: int, used_r: Ints, done_w: Bits, may_change: bool
+) -> bool:
     """Bar what was left waiting although it fitted, then go to the next completion, in place.
 
-    Starting such an operator in the same mode before something took its room would be starting it late.
-    ``used_r`` and ``done_w`` are those of the node.
+    Starting such an operator in the same mode before something took its room would be starting it late; so would
+    starting it in a mode that holds no less and ends no sooner. False, and nobody's node, if some operator would
+    have been done meanwhile. ``used_r`` and ``done_w`` are those of the node; ``may_change``: whether modes are
+    compared with each other.
     """
     dur_im, need_imr, cap_r = demand.dur_im, demand.need_imr, demand.cap_r
     fact, bits, running, finish = rows.fact, rows.bits, rows.running, rows.finish
     num_modes, words = dur_im.shape[1], ancestors_iw.shape[1]
+    moment = finish[c, 0]
+    for s in range(1, fact[c, NUM_RUNNING]):
+        moment = min(moment, finish[c, s])
+    passed = moment - fact[c, TIME]
     for w in range(words, (1 + num_modes) * words):
         bits[c, w] = np.uint64(0)
     for i in range(dur_im.shape[0]):
@@ -147,9 +155,12 @@ def _advance(demand: Demand, ancestors_iw: Bits, rows: NodeRows, c: int, used_r:
             for m in range(num_modes):
                 if _fits(dur_im, need_imr, cap_r, used_r, i, m):
                     set_bit(bits, c, (1 + m) * words, i)
-    moment = finish[c, 0]
-    for s in range(1, fact[c, NUM_RUNNING]):
-        moment = min(moment, finish[c, s])
+                    if may_change:
+                        if dur_im[i, m] <= passed:
+                            return False
+                        for q in range(num_modes):
+                            if dur_im[i, m] <= dur_im[i, q] + passed and _holds_no_more(need_imr, i, m, q):
+                                set_bit(bits, c, (1 + q) * words, i)
     kept = 0
     for s in range(fact[c, NUM_RUNNING]):
         if finish[c, s] > moment:
@@ -160,6 +171,16 @@ def _advance(demand: Demand, ancestors_iw: Bits, rows: NodeRows, c: int, used_r:
     fact[c, TIME] = moment
     fact[c, MARKS] = ONLY_WAITED if fact[c, LAST] < 0 else 0
     fact[c, LAST] = -1
+    return True
+
+
+@inner
+def _holds_no_more(need_imr: Ints, i: int, m: int, q: int) -> bool:
+    """Whether operator i holds no more of anything in mode m than in mode q."""
+    for r in range(need_imr.shape[2]):  # noqa: SIM110
+        if need_imr[i, m, r] > need_imr[i, q, r]:
+            return False
+    return True
 
 
 @inner
@@ -167,6 +188,25 @@ def _is_barred(alone_im: Flags, bits: Bits, n: int, i: int, m: int, words: int) 
     if has_bit(bits, n, (1 + m) * words, i):
         return True
     return bool(alone_im[i, m]) and has_bit(bits, n, (1 + alone_im.shape[1]) * words, i)
+
+
+@inner
+def _is_out_of_place(dur_im: Ints, descendants_iw: Bits, bits: Bits, n: int, start: int) -> bool:
+    """Whether an operator beside which nothing runs, from its start at node n to its end, need not run like this.
+
+    It may as well run in its fastest mode; and if nothing waits for it, at the end, in index order.
+    """
+    i, words = start >> MODE_BITS, descendants_iw.shape[1]
+    if dur_im[i, start & MODE_MASK] > shortest(dur_im, i):
+        return True
+    for w in range(words):
+        if descendants_iw[i, w] != np.uint64(0):
+            return False
+    for w in range(i >> 6):
+        if ~bits[n, w] != np.uint64(0):
+            return True
+    below = (np.uint64(1) << np.uint64(i & 63)) - np.uint64(1)
+    return bool(~bits[n, i >> 6] & below != np.uint64(0))
 
 
 @kernel
@@ -250,6 +290,12 @@ def search_slice(task: Task, nodes: Nodes, max_expansions: int) -> int:
             if waits:
                 if idle:
                     continue
+                if not exclusive and fact[n, NUM_RUNNING] == 1:
+                    lone = running[n, 0]
+                    if finish[n, 0] - dur_im[lone >> MODE_BITS, lone & MODE_MASK] == now and _is_out_of_place(
+                        dur_im, descendants_iw, bits, n, lone
+                    ):
+                        continue
                 bound = bound_of_wait(rows, sets, num_sets, n, longest, total_k)
             else:
                 if not _is_ready(ancestors_iw, bits, n, i, words, done_w):
@@ -296,7 +342,12 @@ def search_slice(task: Task, nodes: Nodes, max_expansions: int) -> int:
                                 moves_on = False
             # A child that can start nothing more now goes on to the next completion at once.
             if moves_on:
-                _advance(demand, ancestors_iw, rows, c, child_r, done_w)
+                if not exclusive and idle and _is_out_of_place(dur_im, descendants_iw, bits, c, start):
+                    control[NUM_NODES] -= 1
+                    continue
+                if not _advance(demand, ancestors_iw, rows, c, child_r, done_w, not exclusive):
+                    control[NUM_NODES] -= 1
+                    continue
             sharper, _ = price_rest(dur_im, tail_i, rows, sets, num_sets, c, child_k)
             bound = max(bound, sharper)
             fact[c, BOUND] = bound

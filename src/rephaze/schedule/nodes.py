@@ -29,7 +29,9 @@ NUM_NODES, HEAP_SIZE, INCUMBENT, BEST_NODE, NUM_EXPANDED, NUM_SETS = range(6)
 NEXT_TUNING, TUNING_STEP, NUM_TUNINGS = range(6, 9)
 NEXT_PACKING, PACKING_STEP, NUM_PACKINGS, PACKS_FROM, PACKS = range(9, 14)
 SLOPE = 14
-"""Cycles of bound that one more operator started is worth to the order of the heap: 0 proves, more dives."""
+"""What a cycle left to the end adds to the order of the heap, in parts of a cycle: 0 proves, more dives."""
+STEEPNESS_BITS = 10
+"""Parts of a cycle, as a power of two."""
 NUM_CONTROLS = 15
 # Weight sets: the first relaxation, the first packing, then the latest of either.
 FIRST_RELAXED_SET, FIRST_PACKED_SET = 0, 1
@@ -44,7 +46,7 @@ FIRST_PACKING = 2000
 PACKING_WORK_A_NODE = 10_000
 """Work on packings (``teams.Teams.num``) that takes as long as a node of the search, some five microseconds."""
 _MAX_TEAMS = 256
-_MAX_PACKED_OPS = 64
+_MAX_PACKED_OPS = 128
 """Larger parts are tuned by ``relaxation.relax`` alone: the simplex method would take too long."""
 
 
@@ -167,8 +169,9 @@ def _file_again(fact: Ints, bits: Bits, bucket: Ints, words: int, used: int) -> 
 
 @inner
 def _comes_first(fact: Ints, slope: int, a: int, b: int) -> bool:
-    key_a = fact[a, BOUND] - slope * fact[a, DEPTH]
-    key_b = fact[b, BOUND] - slope * fact[b, DEPTH]
+    # A part of what is left is added to the bound: of two nodes of one bound the later is nearer its end.
+    key_a = fact[a, BOUND] + (slope * (fact[a, BOUND] - fact[a, TIME]) >> STEEPNESS_BITS)
+    key_b = fact[b, BOUND] + (slope * (fact[b, BOUND] - fact[b, TIME]) >> STEEPNESS_BITS)
     if key_a != key_b:
         return bool(key_a < key_b)
     if fact[a, DEPTH] != fact[b, DEPTH]:

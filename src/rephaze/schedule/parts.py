@@ -6,13 +6,16 @@ import math
 import time
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import NamedTuple
 
 import numpy as np
 
 from rephaze.schedule.cpsat import Solved
 from rephaze.schedule.list_schedule import first_schedule, improve
+from rephaze.schedule.relaxation import NEVER
 from rephaze.schedule.resumable_search import NUM_ROUNDS, Limit, PartSolution, ResumableSearch
-from rephaze.schedule.tables import Ints, Task
+from rephaze.schedule.tables import Floats, Ints, Task
+from rephaze.schedule.trimming import trimmed
 from rephaze.types.stopping import UNSTOPPED, StopSignal
 
 DEFAULT_BACKEND = "scip"
@@ -50,13 +53,15 @@ class Solver(StrEnum):
 # before either gets a long one; under engine the search is nearly always the one.
 _SEARCH_FIRST = (
     ("search", 0.0005),
-    ("dive", 0.005),
+    ("dive", 0.004),
+    ("improve", 0.006),
     ("search", 0.01),
-    ("dive", 0.02),
-    ("search", 0.05),
-    ("dive", 0.1),
-    ("search", 0.3),
-    ("dive", 0.4),
+    ("improve", 0.03),
+    ("dive", 0.05),
+    ("search", 0.1),
+    ("dive", 0.15),
+    ("search", 0.4),
+    ("dive", 0.5),
     ("search", 1.0),
 )
 _IN_TURNS = (
@@ -85,11 +90,23 @@ class Effort:
     """Which methods may be used."""
     backend: str = DEFAULT_BACKEND
     """Of the integer program: scip, highs, cp_sat or gurobi."""
+    cutoff_cycles: int | None = None
+    """The question: is there a schedule below this? The answer is a proven schedule below it, or a bound that
+    reaches it; what was not needed for that is left open."""
     stop: StopSignal = UNSTOPPED
     """Interrupts the work, whatever its limit."""
 
 
-def solve_part(task: Task, width: int, effort: Effort, time_limit_s: float) -> PartSolution:
+class Turns(NamedTuple):
+    """When turns end."""
+
+    began: float
+    """By ``time.perf_counter``."""
+    time_limit_s: float
+    cutoff: int
+
+
+def solve_part(task: Task, width: int, effort: Effort, time_limit_s: float, cutoff: int = NEVER) -> PartSolution:
     """The best schedule and bound of a part within the limit.
 
     Args:
@@ -97,11 +114,12 @@ def solve_part(task: Task, width: int, effort: Effort, time_limit_s: float) -> P
         width: Most operators that can run at once.
         effort: By which means, and how much work.
         time_limit_s: Wall time for this part; the quick bounds are always made.
+        cutoff: A bound that reaches this will do: longer schedules are of no use.
 
     Raises:
         StoppedError: The stop signal came before a proof and before the limit.
     """
-    solver, work_limit, stop = effort.solver, effort.work_limit, effort.stop
+    solver, stop = effort.solver, effort.stop
     stop.check()
     began = time.perf_counter()
     size = len(task.dur_im)
@@ -116,10 +134,39 @@ def solve_part(task: Task, width: int, effort: Effort, time_limit_s: float) -> P
         if not known.is_proven:
             stop.check()
         return known
-    if known.is_proven and solver is not Solver.CPSAT:
+    if (known.is_proven or known.bound >= cutoff) and solver is not Solver.CPSAT:
         return known
+    if task.exclusive or solver is Solver.CPSAT:
+        _solve_in_turns(task, known, weight_im, width, effort, Turns(began, time_limit_s, cutoff))
+        return known
+    small, was_im, width = trimmed(task, width, known.makespan)
+    inner = PartSolution(known.bound, 0, np.zeros_like(known.start_i), np.zeros_like(known.mode_i))
+    weight_im = np.zeros(small.dur_im.shape)
+    bound, inner.makespan = first_schedule(small, NUM_ROUNDS, weight_im, inner.start_i, inner.mode_i)
+    inner.bound = max(inner.bound, min(bound, known.makespan))
+    if known.makespan <= inner.makespan:
+        inner.makespan, inner.start_i = known.makespan, known.start_i
+        inner.mode_i = np.argmax(was_im == known.mode_i[:, None], axis=1)
+    if not inner.is_proven and inner.bound < cutoff:
+        _solve_in_turns(small, inner, weight_im, width, effort, Turns(began, time_limit_s, cutoff))
+    inner.mode_i = was_im[np.arange(size), inner.mode_i]
+    return inner
+
+
+def _solve_in_turns(
+    task: Task,
+    known: PartSolution,
+    weight_im: Floats,
+    width: int,
+    effort: Effort,
+    turns: Turns,
+) -> None:
+    """Methods in turns until ``known`` is proven, its bound reaches the cutoff, or the limit is reached."""
+    solver, work_limit, stop = effort.solver, effort.work_limit, effort.stop
+    began, time_limit_s, cutoff = turns
+    size = len(task.dur_im)
     may_search = solver is not Solver.CPSAT and size <= _MAX_SEARCH_OPS
-    search = ResumableSearch(task, known, weight_im, width) if may_search else None
+    search = ResumableSearch(task, known, weight_im, width, cutoff) if may_search else None
     num_nodes = 0
     for seed, (method, share) in enumerate(_turns(task, solver)):
         num_nodes_before = num_nodes
@@ -135,12 +182,11 @@ def solve_part(task: Task, width: int, effort: Effort, time_limit_s: float) -> P
             _improve(task, known, limit, num_nodes_before)
         elif method == "cpsat":
             _run_cpsat(task, known, limit, seed)
-        if known.is_proven:
+        if known.is_proven or known.bound >= cutoff:
             break
         stop.check()
         if work_limit is not None and limit.num_nodes == work_limit:
             break
-    return known
 
 
 def _turns(task: Task, solver: Solver) -> tuple[tuple[str, float], ...]:

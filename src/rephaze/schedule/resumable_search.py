@@ -10,7 +10,7 @@ import numpy as np
 
 from rephaze.schedule import bestfirst, nodes
 from rephaze.schedule.nodes import Nodes
-from rephaze.schedule.relaxation import ceil_safely, relax
+from rephaze.schedule.relaxation import NEVER, ceil_safely, relax
 from rephaze.schedule.tables import MODE_BITS, MODE_MASK, Floats, Ints, Preds, Task
 from rephaze.schedule.teams import WORK_DONE
 from rephaze.types.stopping import UNSTOPPED, StopSignal
@@ -19,8 +19,10 @@ NUM_ROUNDS = 200
 """Of the first relaxation."""
 _FIRST_SHARPENING = 2000
 _MAX_NODE_BYTES = 800_000_000
-_DIVE_STEEPNESS = 0.5
-"""How far above the least bound a dive's last operators may start, as part of the gap it wants to close."""
+_SLICE, _DIVE_SLICE = 4096, 512
+"""Most nodes from one look at the limit to the next."""
+_MOST_STEEP = 8
+"""How far above its bound a node nearly done may lie to come before one hardly begun, in parts of the gap."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -62,17 +64,20 @@ class ResumableSearch:
         known: What is known of it; what the search finds goes there.
         weight_im: A weight set to start with.
         width: Most operators that can run at once.
+        cutoff: Only schedules shorter than this are looked for; a bound that reaches it ends the search.
     """
 
-    def __init__(self, task: Task, known: PartSolution, weight_im: Floats, width: int) -> None:
-        self.task, self.known = task, known
+    def __init__(
+        self, task: Task, known: PartSolution, weight_im: Floats, width: int, cutoff: int = NEVER
+    ) -> None:
+        self.task, self.known, self.cutoff = task, known, cutoff
         size, words = task.ancestors_iw.shape
         self.nodes: Nodes = nodes.new_nodes(task, width, max(1024, 8 * size * task.dur_im.shape[1] // 2))
         self.nodes.fact[0, nodes.BOUND] = known.bound
         self.words = words
         self.node_bytes = 8 * nodes.NUM_FACTS + 8 * self.nodes.bits.shape[1] + 12 * width + 24
         nodes.put_weights(task, self.nodes, weight_im, nodes.FIRST_RELAXED_SET)
-        self.slice = 64
+        self.slice, self.steepness = 64, 1
         self.is_over = False
         self.sharpen_at, self.num_rounds = _FIRST_SHARPENING, NUM_ROUNDS
 
@@ -85,10 +90,9 @@ class ResumableSearch:
                 proves late.
         """
         known, control = self.known, self.nodes.control
-        control[nodes.INCUMBENT] = known.makespan
+        control[nodes.INCUMBENT] = min(known.makespan, self.cutoff)
         control[nodes.BEST_NODE] = -1
-        gap = known.makespan - known.bound
-        slope = int(np.ceil(_DIVE_STEEPNESS * gap / len(known.mode_i))) if dives else 0
+        slope = self._slope() if dives else 0
         if slope != control[nodes.SLOPE]:
             nodes.reorder(self.nodes, slope)
         while not self.is_over and limit.time_left_s() > 0:
@@ -98,7 +102,14 @@ class ResumableSearch:
                 break
             if expanded >= self.sharpen_at and not control[nodes.PACKS]:
                 self._sharpen()
+            before = int(control[nodes.INCUMBENT])
             outcome = bestfirst.search_slice(self.task, self.nodes, self.slice)
+            if dives:
+                # Steeper until a schedule is found, then as flat as its gap allows.
+                found = control[nodes.INCUMBENT] < before
+                self.steepness = 1 if found or self.steepness >= _MOST_STEEP else 2 * self.steepness
+                slope = self._slope()
+                nodes.reorder(self.nodes, slope)
             if outcome == bestfirst.PROVEN:
                 self.is_over = True
             elif outcome == bestfirst.FULL:
@@ -108,7 +119,7 @@ class ResumableSearch:
                     break
                 self.nodes = nodes.enlarged(self.nodes, self.words, capacity)
             else:
-                self.slice = min(2 * self.slice, 4096)
+                self.slice = min(2 * self.slice, _DIVE_SLICE if dives else _SLICE)
         incumbent = int(control[nodes.INCUMBENT])
         if control[nodes.BEST_NODE] >= 0:
             known.makespan = incumbent
@@ -118,6 +129,12 @@ class ResumableSearch:
             at_top = self.nodes.heap[: 1 if not slope else control[nodes.HEAP_SIZE]]
             lowest = min(lowest, int(self.nodes.fact[at_top, nodes.BOUND].min()))
         known.bound = max(known.bound, min(lowest, known.makespan))
+
+    def _slope(self) -> int:
+        """Steep while far from proven."""
+        bound, incumbent = self.known.bound, int(self.nodes.control[nodes.INCUMBENT])
+        gap = (incumbent - bound) / max(incumbent, 1)
+        return max(1, int(self.steepness * gap * (1 << nodes.STEEPNESS_BITS)))
 
     def _sharpen(self) -> None:
         """Tune the root's weight set further, the harder the part proves: a little better prunes much."""

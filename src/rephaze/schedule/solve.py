@@ -87,7 +87,7 @@ def schedule_layer(
     effort: Effort | None = None,
     memo: ScheduleMemo | None = None,
 ) -> LayerSchedule:
-    """The best schedule of a layer on one chip, with its proven bound.
+    """The best schedule of a layer on one chip, with its proven bound; with a cutoff, if it is below that.
 
     Args:
         structure: Of the layer's operator graph.
@@ -118,6 +118,8 @@ def schedule_layer(
     takes_time = structure.takes_time & (fastest_o[structure.order] > 0)
     parts = series_parts(structure, takes_time)
     solutions: list[PartSolution | None] = [None] * len(parts)
+    # What all parts take at least, as far as is known: a part must not take more than is left of the cutoff.
+    least = sum(int(fastest_o[part.ops[0]]) for part in parts if len(part.ops) == 1)
     # Small parts first: what they leave of their share of the time goes to the large ones.
     hard = sorted((k for k, part in enumerate(parts) if len(part.ops) > 1), key=lambda k: len(parts[k].ops))
     for rank, k in enumerate(hard):
@@ -136,7 +138,9 @@ def schedule_layer(
         task = make_task(part, part_modes, cores)
         task, was_im = without_gaps(task)
         task, tick = in_ticks(task)
-        found = _solved(part, task, effort, share_s, memo)
+        cutoff = NEVER if effort.cutoff_cycles is None else max(-(-(effort.cutoff_cycles - least) // tick), 0)
+        found = _solved(part, task, effort, share_s, memo, cutoff)
+        least += tick * found.bound
         mode_i = was_im[np.arange(len(part.ops)), found.mode_i]
         solutions[k] = PartSolution(
             bound=tick * found.bound, makespan=tick * found.makespan, start_i=tick * found.start_i, mode_i=mode_i
@@ -194,10 +198,10 @@ def solve_problem(
 
 
 def _solved(
-    part: Part, task: Task, effort: Effort, time_limit_s: float, memo: ScheduleMemo | None
+    part: Part, task: Task, effort: Effort, time_limit_s: float, memo: ScheduleMemo | None, cutoff: int
 ) -> PartSolution:
     if memo is None:
-        return solve_part(task, part.width, effort, time_limit_s)
+        return solve_part(task, part.width, effort, time_limit_s, cutoff)
     key = tuple(
         a.tobytes()
         for a in (part.ancestors_iw, part.pred_index, task.dur_im, task.need_imr, task.cap_r, task.alone_im)
@@ -205,10 +209,10 @@ def _solved(
     limited = (str(effort.work_limit).encode(), *key)
     known = memo.parts.get(key) or memo.parts.get(limited)
     if known is None:
-        known = solve_part(task, part.width, effort, time_limit_s)
+        known = solve_part(task, part.width, effort, time_limit_s, cutoff)
         if known.is_proven:
             memo.parts[key] = known
-        elif effort.work_limit is not None:
+        elif effort.work_limit is not None and cutoff == NEVER:
             # More time might still prove a part; the same work would end the same way.
             memo.parts[limited] = known
     return known

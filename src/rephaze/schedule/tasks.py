@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from rephaze.schedule.nodes import NUM_SPARE_MEASURES
 from rephaze.schedule.relaxation import NEVER, cliques, tails
 from rephaze.schedule.structure import Part
-from rephaze.schedule.tables import Flags, Floats, Ints, Task
+from rephaze.schedule.tables import Bits, Flags, Floats, Ints, Task
 from rephaze.schedule.twins import twins
 from rephaze.types.schedule import Exclusion
 
@@ -95,7 +95,7 @@ def make_task(part: Part, modes: PartModes, cores: Cores) -> Task:
         dur_im=dur_im,
         need_imr=need_imr,
         cap_r=cap_r,
-        frac_imr=_measures(dur_im, need_imr, cap_r, part),
+        frac_imr=measures(dur_im, need_imr, cap_r, part.ancestors_iw),
         ancestors_iw=part.ancestors_iw,
         descendants_iw=part.descendants_iw,
         pred_start=part.pred_start,
@@ -150,12 +150,12 @@ def _binding(bandwidths: list[Ints | None], possible_im: Flags) -> list[Ints]:
     return kept
 
 
-def _measures(dur_im: Ints, need_imr: Ints, cap_r: Ints, part: Part) -> Floats:
+def measures(dur_im: Ints, need_imr: Ints, cap_r: Ints, ancestors_iw: Bits) -> Floats:
     """What bounds may weigh operators by: parts of each capacity, sets that never overlap, room for more."""
     size, num_modes = dur_im.shape
     member_ki = np.zeros((_NUM_CLIQUES, size), dtype=np.bool_)
     order = np.argsort(-dur_im.min(axis=1), kind="stable")
-    count = cliques(dur_im, need_imr, cap_r, part.ancestors_iw, order, member_ki)
+    count = cliques(dur_im, need_imr, cap_r, ancestors_iw, order, member_ki)
     frac_imr = np.zeros((size, num_modes, len(cap_r) + count + NUM_SPARE_MEASURES))
     frac_imr[:, :, : len(cap_r)] = need_imr / cap_r
     frac_imr[:, :, len(cap_r) : len(cap_r) + count] = member_ki[:count].T[:, None, :]

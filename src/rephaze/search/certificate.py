@@ -4,18 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from rephaze.hardware.area import chip_area
+from rephaze.hardware.grid import FIELDS, DesignGrid
+from rephaze.hardware.space import enumerate_designs
 from rephaze.hardware.template import build_chips
 from rephaze.measure.best_plan import STAGE_NAMES
 from rephaze.search.engine import RELATIVE_SLACK, EngineOutcome
 from rephaze.search.evaluator import SpaceEvaluator
+from rephaze.search.method import searches_boxes
 from rephaze.search.scope import designs_scope, plans_scope
+from rephaze.types.chip import Chip
 from rephaze.types.run_record import NOT_REMOVED, BoundTable
-from rephaze.types.search import Certificate, Evaluation
+from rephaze.types.search import Certificate, Evaluation, SearchSettings
 from rephaze.types.space import DesignSpace
 
 Floats = NDArray[np.float64]
@@ -27,15 +32,6 @@ RETIRED = "plans on layer bounds"
 BOUNDS = (DEVICE_TIME, LAYER_BOUNDS, RETIRED, *STAGE_NAMES[1:])
 """Coarse to fine."""
 WITHIN = {"0.1 %": 0.001, "1 %": 0.01, "5 %": 0.05}
-_FIELDS = (
-    "num_tensor_cores",
-    "tensor_width",
-    "tensor_depth",
-    "num_vector_cores",
-    "vector_lanes",
-    "global_buffer_bytes",
-    "num_hbm_stacks",
-)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True, slots=True)
@@ -103,20 +99,21 @@ def _account(evaluator: SpaceEvaluator, outcome: EngineOutcome, coarse_d: Floats
 
 def certify(evaluator: SpaceEvaluator, outcome: EngineOutcome, coarse_d: Floats) -> Certificate:
     """Account for every design once: solved, infeasible, dropped by which bound, or open."""
-    found = _account(evaluator, outcome, coarse_d)
+    census, space = evaluator.census, evaluator.settings.scenario.space
+    found, best = _account(evaluator, outcome, coarse_d), outcome.incumbent
     refined_only = [
         bound for design, bound in outcome.refined.items() if design not in outcome.evaluations and bound > 0
     ]
     is_unrefined = coarse_d > 0
     is_unrefined[[*outcome.refined, *outcome.evaluations]] = False
     return Certificate(
-        num_designs=evaluator.census.num_designs,
+        num_designs=census.num_designs,
         num_solved_exactly=int(found.is_solved_d.sum()),
         num_dropped_by_bound=found.num_dropped(),
         num_infeasible=int(found.is_infeasible_d.sum()),
         num_within=_within(outcome, coarse_d[is_unrefined], np.array(refined_only)),
-        binding="" if outcome.incumbent is None else binding_of(evaluator, outcome.incumbent.design),
-        designs_scope=designs_scope(evaluator.settings.scenario.space),
+        binding="" if best is None else binding_of(space, census.chips.chip(best.design)),
+        designs_scope=designs_scope(space),
         plans_scope=plans_scope(evaluator.settings),
         num_unproven=_num_unproven(outcome),
         num_open=int(found.is_open_d.sum()),
@@ -129,8 +126,10 @@ def _num_unproven(outcome: EngineOutcome) -> int:
     return sum(item.is_exact and item.bound > best * (1 + 1e-12) for item in outcome.evaluations.values())
 
 
-def nothing_certified(num_designs: int) -> Certificate:
+def nothing_certified(settings: SearchSettings) -> Certificate:
     """Of a search that stopped before it had a bound: every design is open."""
+    space, by_boxes = settings.scenario.space, searches_boxes(settings)
+    num_designs = DesignGrid(space).num_points if by_boxes else enumerate_designs(space).num_designs
     return Certificate(
         num_designs=num_designs,
         num_solved_exactly=0,
@@ -139,6 +138,7 @@ def nothing_certified(num_designs: int) -> Certificate:
         num_within=dict.fromkeys(WITHIN, (0, num_designs)),
         binding="",
         num_open=num_designs,
+        num_boxes={} if by_boxes else None,
     )
 
 
@@ -178,19 +178,17 @@ def _within(outcome: EngineOutcome, coarse_left: Floats, refined_left: Floats) -
     return found
 
 
-def binding_of(evaluator: SpaceEvaluator, design: int) -> str:
+def binding_of(space: DesignSpace, chip: Chip) -> str:
     """What keeps the winner from growing: the area limit, or the end of the space's lists."""
-    space, chips = evaluator.settings.scenario.space, evaluator.census.chips
-    area_um2 = float(evaluator.census.area_um2_c[design])
+    area_um2 = _area_um2(space, chip)
     at_end, too_large, free = [], [], []
-    for name in _FIELDS:
+    for name in FIELDS:
         if name == "vector_lanes" and space.vector_lanes is None:
             continue
-        values = sorted(getattr(space, name))
-        larger = [value for value in values if value > int(getattr(chips, name)[design])]
+        larger = [value for value in sorted(getattr(space, name)) if value > getattr(chip, name)]
         if not larger:
             at_end.append(name)
-        elif _area_with(space, evaluator, design, name, larger[0]) > space.area_limit_um2:
+        elif _area_um2(space, chip, {name: larger[0]}) > space.area_limit_um2:
             too_large.append(name)
         else:
             free.append(name)
@@ -204,20 +202,10 @@ def binding_of(evaluator: SpaceEvaluator, design: int) -> str:
     return "; ".join(parts)
 
 
-def _area_with(space: DesignSpace, evaluator: SpaceEvaluator, design: int, name: str, value: int) -> float:
-    chips = evaluator.census.chips
-    columns = {field: getattr(chips, field)[design : design + 1].copy() for field in _FIELDS}
-    columns[name] = np.array([value], dtype=np.int64)
+def _area_um2(space: DesignSpace, chip: Chip, changes: Mapping[str, int] | None = None) -> float:
+    """Of a chip of the space with some fields changed."""
+    values = {name: getattr(chip, name) for name in FIELDS} | dict(changes or {})
     if space.vector_lanes is None:
-        columns["vector_lanes"] = columns["tensor_width"]
-    changed = build_chips(
-        num_tensor_cores=columns["num_tensor_cores"],
-        tensor_width=columns["tensor_width"],
-        tensor_depth=columns["tensor_depth"],
-        num_vector_cores=columns["num_vector_cores"],
-        vector_lanes=columns["vector_lanes"],
-        global_buffer_bytes=columns["global_buffer_bytes"],
-        num_hbm_stacks=columns["num_hbm_stacks"],
-        template=space.template,
-    )
-    return float(chip_area(changed, space.area_model).total_um2_c[0])
+        values["vector_lanes"] = values["tensor_width"]
+    columns: dict[str, Any] = {name: np.array([value], dtype=np.int64) for name, value in values.items()}
+    return float(chip_area(build_chips(template=space.template, **columns), space.area_model).total_um2_c[0])

@@ -5,20 +5,24 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
 from rephaze.errors import SpecError
-from rephaze.hardware.space import DesignCensus, enumerate_designs
+from rephaze.hardware.space import enumerate_designs
 from rephaze.search.bounded_designs import BoundedDesigns
+from rephaze.search.box_evaluator import BoxEvaluator
+from rephaze.search.box_search import BoxSearch
 from rephaze.search.certificate import bound_table, certify, nothing_certified
 from rephaze.search.design_search import dropped_design
 from rephaze.search.engine import FIRST_PART, EngineOutcome, EngineProgress, run_best_first
 from rephaze.search.evaluator import SpaceEvaluator
+from rephaze.search.method import searches_boxes
 from rephaze.search.near_best import settle_near_best
+from rephaze.search.progress import OnProgress, SearchClock, SearchProgress
 from rephaze.search.provenance import versions_of
 from rephaze.search.workers.base import Workers
 from rephaze.search.workers.start import start_workers
@@ -35,30 +39,11 @@ BATCH_SIZE = 8
 REFINE_SIZE = 4096
 SHARPEN_SIZE = 256
 MANY_UNITS = 300
-"""Of a model with more, as mixtures have, fewer designs are looked at before the first is solved."""
+"""Of a model with more, as mixtures have, next to nothing is looked at before the first design is solved."""
+UNITS_A_PART = 20
+"""How much less: so many units take as long to sharpen as a design of other models."""
 PREPARATION_GRACE_S = 2.0
 """The models' preparation may run over the limit by this much: without it there is not even a bound."""
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class SearchProgress:
-    """What a progress display shows."""
-
-    phase: str
-    elapsed_s: float
-    objective: float
-    bound: float
-    num_designs: int
-    num_open: int
-    num_solved: int
-
-    @property
-    def gap(self) -> float:
-        """(bound - objective) / objective; infinite before there is an answer."""
-        return (self.bound - self.objective) / self.objective if self.objective else math.inf
-
-
-OnProgress = Callable[[SearchProgress], None]
 
 
 def run_search(
@@ -91,14 +76,20 @@ def run_search(
     began = time.perf_counter()
     stop = StopSignal(began + time_limit_s, should_stop)
     try:
-        evaluator = SpaceEvaluator(settings, stop.later(PREPARATION_GRACE_S))
+        later = stop.later(PREPARATION_GRACE_S)
+        evaluator = BoxEvaluator(settings, later) if searches_boxes(settings) else SpaceEvaluator(settings, later)
     except StoppedError:
         return _unprepared(settings, folder, resume, began)
-    store = _open(folder, resume, settings, evaluator.census)
+    store = _open(folder, resume, settings)
     try:
+        if store is not None and isinstance(evaluator, SpaceEvaluator):
+            store.record_designs(evaluator.census.chips, evaluator.census.area_um2_c)
         workers = start_workers(settings, evaluator, num_workers, dask, stop)
         try:
-            return _Search(settings, evaluator, workers, store, began, stop, on_progress).run(count_within)
+            clock = SearchClock(began, stop, on_progress)
+            if isinstance(evaluator, BoxEvaluator):
+                return BoxSearch(evaluator, workers, store, clock).run(count_within)
+            return _Search(settings, evaluator, workers, store, clock).run(count_within)
         finally:
             workers.close()
     finally:
@@ -108,7 +99,6 @@ def run_search(
 
 def _unprepared(settings: SearchSettings, folder: Path | None, resume: bool, began: float) -> SearchResult:
     """The answer of a search that had to stop before its models were ready."""
-    census = enumerate_designs(settings.scenario.space)
     result = SearchResult(
         status=SearchStatus.UNKNOWN,
         objective=0.0,
@@ -118,12 +108,15 @@ def _unprepared(settings: SearchSettings, folder: Path | None, resume: bool, beg
         chip=None,
         area_um2=0.0,
         plans=(),
-        certificate=nothing_certified(census.num_designs),
+        certificate=nothing_certified(settings),
         reason="stopped before the models were prepared",
         search_s=time.perf_counter() - began,
     )
-    store = _open(folder, resume, settings, census)
+    store = _open(folder, resume, settings)
     if store is not None:
+        if not searches_boxes(settings):
+            census = enumerate_designs(settings.scenario.space)
+            store.record_designs(census.chips, census.area_um2_c)
         # An earlier session may know more.
         if store.result() is None and not store.num_evaluations():
             store.record_result(result)
@@ -131,16 +124,13 @@ def _unprepared(settings: SearchSettings, folder: Path | None, resume: bool, beg
     return result
 
 
-def _open(folder: Path | None, resume: bool, settings: SearchSettings, census: DesignCensus) -> RunStore | None:
+def _open(folder: Path | None, resume: bool, settings: SearchSettings) -> RunStore | None:
     if folder is None:
         return None
     versions = versions_of(settings)
     if resume and is_run(folder):
-        store = RunStore.resume(folder, settings, versions)
-    else:
-        store = RunStore.create(folder, settings, versions)
-    store.record_designs(census.chips, census.area_um2_c)
-    return store
+        return RunStore.resume(folder, settings, versions)
+    return RunStore.create(folder, settings, versions)
 
 
 class _Search:
@@ -152,17 +142,16 @@ class _Search:
         evaluator: SpaceEvaluator,
         workers: Workers,
         store: RunStore | None,
-        began: float,
-        stop: StopSignal,
-        on_progress: OnProgress,
+        clock: SearchClock,
     ) -> None:
         self.settings, self.evaluator, self.store = settings, evaluator, store
-        self.began, self.stop, self.on_progress = began, stop, on_progress
+        self.clock, self.stop = clock, clock.stop
         self.designs = BoundedDesigns(evaluator, workers)
         self._last = EngineProgress(incumbent=None, bound=math.inf, num_open=0, num_refined=0, num_evaluated=0)
 
     def run(self, count_within: float) -> SearchResult:
         coarse = self.evaluator.coarse()
+        num_units = max(len(work.units) for work in self.evaluator.works)
         known: Sequence[Evaluation] = list(self.store.evaluations()) if self.store else []
         outcome = run_best_first(
             coarse,
@@ -174,7 +163,7 @@ class _Search:
             sharpen=self._sharpen,
             drop=dropped_design,
             sharpen_size=SHARPEN_SIZE,
-            first_part=FIRST_PART * max(1, max(len(work.units) for work in self.evaluator.works) // MANY_UNITS),
+            first_part=FIRST_PART * (num_units // UNITS_A_PART if num_units > MANY_UNITS else 1),
             known=known,
             on_batch=self._on_batch,
             should_stop=self.stop.is_over,
@@ -215,7 +204,7 @@ class _Search:
             if progress.incumbent is not None and progress.incumbent != before:
                 self.store.record_incumbent(
                     Incumbent(
-                        elapsed_s=self._elapsed_s(),
+                        elapsed_s=self.clock.elapsed_s(),
                         design=progress.incumbent.design,
                         objective=progress.incumbent.objective,
                         bound=progress.bound,
@@ -232,10 +221,10 @@ class _Search:
 
     def _report(self, phase: str) -> None:
         incumbent = self._last.incumbent
-        self.on_progress(
+        self.clock.on_progress(
             SearchProgress(
                 phase=phase,
-                elapsed_s=self._elapsed_s(),
+                elapsed_s=self.clock.elapsed_s(),
                 objective=incumbent.objective if incumbent else 0.0,
                 bound=self._last.bound,
                 num_designs=self.evaluator.census.num_designs,
@@ -243,9 +232,6 @@ class _Search:
                 num_solved=self._last.num_evaluated,
             )
         )
-
-    def _elapsed_s(self) -> float:
-        return time.perf_counter() - self.began
 
     def _tie_key(self, item: Evaluation) -> tuple[float, ...]:
         """Smaller area, then less memory, then less energy."""
@@ -272,7 +258,7 @@ class _Search:
                 plans=(),
                 certificate=certificate,
                 reason=_why_nothing(outcome, census.num_designs),
-                search_s=self._elapsed_s(),
+                search_s=self.clock.elapsed_s(),
             )
         gap = max(0.0, (outcome.bound - best.objective) / best.objective)
         is_proven = outcome.is_complete and outcome.bound <= best.objective * (1 + 1e-12)
@@ -287,7 +273,7 @@ class _Search:
             plans=best.plans,
             certificate=certificate,
             reason=_why_unproven(outcome, certificate, is_proven=is_proven),
-            search_s=self._elapsed_s(),
+            search_s=self.clock.elapsed_s(),
         )
 
 

@@ -18,12 +18,13 @@ class DesignSearch:
     """Best first over the units of all models, the model with most to gain first.
 
     Args:
-        design: Position in the space.
+        design: The design's number, for the record.
         solver: Of the design.
         works: The models.
         bounds: Of each model on this design.
         memory: What plans must fit, and pay for where it is priced.
-        valuation: Of the space.
+        valuation: Of a table of chips.
+        at: The design's position in that table.
         smaller: Memories a plan is reported with instead, if it does not lose by them.
     """
 
@@ -36,14 +37,15 @@ class DesignSearch:
         memory: Memory,
         valuation: Valuation,
         *,
+        at: int,
         smaller: Sequence[Memory],
     ) -> None:
         self.design, self.solver, self.valuation, self.smaller = design, solver, valuation, smaller
         self._is_limited = True
         """Whether plans too slow to reach the cutoff are not looked for."""
-        worth = valuation.worth(design, memory.hbm_bytes)
+        worth = valuation.worth(at, memory.hbm_bytes)
         self.models = [
-            UnitSearch(solver, work, memory, own, worth, valuation.least_j(work, design))
+            UnitSearch(solver, work, memory, own, worth, valuation.least_j(work, at))
             for work, own in zip(works, bounds, strict=True)
         ]
 

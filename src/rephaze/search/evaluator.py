@@ -17,9 +17,17 @@ from rephaze.estimate.estimator import Estimator
 from rephaze.hardware.energy import access_energy
 from rephaze.hardware.space import DesignCensus, enumerate_designs
 from rephaze.measure.chip_solver import ChipSolver, Memos
-from rephaze.measure.layer_bounds import FinerBounds, ModelBounds, layer_bounds
+from rephaze.measure.layer_bounds import (
+    FinerBounds,
+    ModelBounds,
+    is_for_later,
+    joined_bounds,
+    layer_bounds,
+    unit_times,
+)
 from rephaze.measure.model_work import Memory, ModelWork, memory_options
 from rephaze.measure.objective import Valuation
+from rephaze.measure.unit_time import CHIPS_AT_ONCE, corner_time_batch_s
 from rephaze.search.design_search import DesignSearch
 from rephaze.search.device_time import device_time_batch_s
 from rephaze.search.engine import RELATIVE_SLACK
@@ -30,10 +38,11 @@ from rephaze.types.stopping import UNSTOPPED, StoppedError, StopSignal
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.intp]
+Flags = NDArray[np.bool_]
 
 
-class SpaceEvaluator:
-    """Bounds and exact answers for the designs of a space.
+class Preparation:
+    """What does not depend on how a space is gone through.
 
     Args:
         settings: The search.
@@ -43,11 +52,30 @@ class SpaceEvaluator:
     def __init__(self, settings: SearchSettings, stop: StopSignal = UNSTOPPED) -> None:
         self.settings, self._stop = settings, stop
         scenario = settings.scenario
-        self.census: DesignCensus = enumerate_designs(scenario.space)
         self.works = [ModelWork(name, scenario, stop) for name in settings.models]
         self.model = named_estimate_model(scenario.estimate_model)
         self.exclusion = scenario.all_cores_excludes
         self.memos = Memos()
+
+    def chip_solver(
+        self, chip: Chip, energy: AccessEnergy | None = None, stop: StopSignal | None = None
+    ) -> ChipSolver:
+        """The exact solver of any chip, of the space or not, with what is remembered of the others."""
+        scenario = self.settings.scenario
+        return ChipSolver(chip, scenario, energy=energy, memos=self.memos, stop=stop or self._stop)
+
+
+class SpaceEvaluator(Preparation):
+    """Bounds and exact answers for the designs of a space.
+
+    Args:
+        settings: The search.
+        stop: Ends the preparation of the models, and solvers that are given no other, with ``StoppedError``.
+    """
+
+    def __init__(self, settings: SearchSettings, stop: StopSignal = UNSTOPPED) -> None:
+        self.census: DesignCensus = enumerate_designs(settings.scenario.space)
+        super().__init__(settings, stop)
 
     @cached_property
     def energy(self) -> AccessEnergy:
@@ -60,29 +88,52 @@ class SpaceEvaluator:
         return Valuation(self.settings, self.census.chips, self.census.area_um2_c, self.energy, self.model)
 
     def coarse(self) -> Floats:
-        """An upper bound of every design's objective, by device time."""
+        """An upper bound of every design's objective, by device time; of mixtures also by ``unit_time``."""
         chips = self.census.chips
         batch_s_md = np.stack(
             [device_time_batch_s(work, chips, self.model, self.exclusion) for work in self.works]
         )
+        for work, batch_s_d in zip(self.works, batch_s_md, strict=True):
+            if is_for_later(work) and self.model.has_memory_terms and len(chips):
+                corner_s_d = corner_time_batch_s(work, chips, self.model, self.exclusion)
+                np.maximum(batch_s_d, corner_s_d, out=batch_s_d)
         return self.valuation.upper_bounds(self.works, batch_s_md, np.arange(len(chips)))
 
     def unit_bounds(self, designs: Sequence[int], stop: StopSignal = UNSTOPPED) -> list[ModelBounds]:
         """For each model, times no plan of a unit beats on these designs; ``StoppedError`` when cut."""
+        # Of all operators of a mixture on all chips at once there would be gigabytes.
+        size = CHIPS_AT_ONCE if any(is_for_later(work) for work in self.works) else max(len(designs), 1)
+        pieces = [self._unit_bounds(designs[at : at + size], stop) for at in range(0, max(len(designs), 1), size)]
+        return [joined_bounds([piece[model] for piece in pieces]) for model in range(len(self.works))]
+
+    def _unit_bounds(self, designs: Sequence[int], stop: StopSignal) -> list[ModelBounds]:
         index = np.asarray(designs, dtype=np.intp)
         chips = self.census.chips.take(index)
         cluster = self.settings.scenario.cluster
         estimator = Estimator(chips, self._energy_of(index), cluster, self.model, self.memos.gemms)
         memory = [self.memory_options(design)[-1] for design in designs]
-        return [layer_bounds(work, estimator, chips, memory, self.exclusion, stop) for work in self.works]
+        return [
+            unit_times(work, estimator, chips, self.exclusion, stop)
+            if is_for_later(work)
+            else layer_bounds(work, estimator, chips, memory, self.exclusion, stop)
+            for work in self.works
+        ]
 
     def sharpened(
         self, designs: Sequence[int], bounds: list[ModelBounds], cutoff: float, stop: StopSignal = UNSTOPPED
     ) -> list[ModelBounds]:
         """The bounds with mapped products wherever closed forms leave a chance to reach ``cutoff``.
 
-        Without a cutoff only what is best of a design: until that is mapped. ``StoppedError`` when cut.
+        Without a cutoff only what is best of a design: until that is mapped; of mixtures nothing, since it would
+        take as long as solving one of them, which gives a cutoff. ``StoppedError`` when cut.
         """
+        if not np.isfinite(cutoff) and any(is_for_later(work) for work in self.works):
+            return bounds
+        return self._sharpened(designs, bounds, cutoff, stop)
+
+    def _sharpened(
+        self, designs: Sequence[int], bounds: list[ModelBounds], cutoff: float, stop: StopSignal
+    ) -> list[ModelBounds]:
         index = np.asarray(designs, dtype=np.intp)
         chips, cluster = self.census.chips.take(index), self.settings.scenario.cluster
         memory = [self.memory_options(design)[-1] for design in designs]
@@ -98,28 +149,48 @@ class SpaceEvaluator:
             for work, own in zip(self.works, bounds, strict=True)
         ]
         for model in range(len(finer)):
+            if is_for_later(self.works[model]):
+                self._map_times(index, finer, model, cutoff)
             while (asked := self._to_map(index, finer, model, cutoff)) is not None:
                 finer[model].map_class(*asked)
         return [one.bounds for one in finer]
+
+    def _map_times(self, index: Ints, finer: Sequence[FinerBounds], model: int, cutoff: float) -> None:
+        """All classes that may reach the cutoff at once, before any is looked at by itself."""
+        own, columns = finer[model], np.arange(len(index))
+        if not np.isfinite(cutoff):
+            # What the best class takes with mapped products is what the others are held against.
+            least_s_kc = own.least_s_kc
+            best_k_c = least_s_kc.argmin(axis=0)
+            is_best_kc = np.arange(len(least_s_kc))[:, None] == best_k_c
+            own.map_times(is_best_kc)
+            own.map_times(least_s_kc <= own.least_s_kc[best_k_c, columns])
+            return
+        own.map_times(self._may_reach(index, finer, model, cutoff))
+
+    def _may_reach(self, index: Ints, finer: Sequence[FinerBounds], model: int, cutoff: float) -> Flags:
+        """Classes of one model's passes with which a design may reach the cutoff."""
+        least_s_mc = np.stack([one.bounds.batch_s_uc.min(axis=0) for one in finer])
+        least_s_kc = finer[model].least_s_kc
+        threshold = cutoff * (1 - RELATIVE_SLACK)
+        found = []
+        for least_s_c in least_s_kc:
+            least_s_mc[model] = least_s_c
+            found.append(self.valuation.upper_bounds(self.works, least_s_mc, index) >= threshold)
+        return np.stack(found) & np.isfinite(least_s_kc)
 
     def _to_map(
         self, index: Ints, finer: Sequence[FinerBounds], model: int, cutoff: float
     ) -> tuple[int, Ints] | None:
         """The class of one model's passes to be mapped next, and on which designs; None if there is nothing to."""
         own = finer[model]
-        least_s_mc = np.stack([one.bounds.batch_s_uc.min(axis=0) for one in finer])
-        least_s_kc = np.stack([own.bounds.batch_s_uc[units].min(axis=0) for units in own.units_of_k])
+        least_s_kc = own.least_s_kc
         best_k_c = least_s_kc.argmin(axis=0)
-        is_asked_kc = own.bounds.is_mapped_kc == 0
+        is_asked_kc = (own.bounds.is_mapped_kc == 0) & np.isfinite(least_s_kc)
         if np.isfinite(cutoff):
-            threshold = cutoff * (1 - RELATIVE_SLACK)
-            for k in np.flatnonzero(is_asked_kc.any(axis=1)).tolist():
-                with_class_mc = least_s_mc.copy()
-                with_class_mc[model] = least_s_kc[k]
-                is_asked_kc[k] &= self.valuation.upper_bounds(self.works, with_class_mc, index) >= threshold
+            is_asked_kc &= self._may_reach(index, finer, model, cutoff)
         else:
             is_asked_kc &= np.arange(len(is_asked_kc))[:, None] == best_k_c
-        is_asked_kc &= np.isfinite(least_s_kc)
         if not is_asked_kc.any():
             return None
         # What is best of most: the others may then be out without it.
@@ -150,13 +221,6 @@ class SpaceEvaluator:
         """The exact solver of one design."""
         return self.chip_solver(self.census.chips.chip(design), self._energy_of(np.array([design])), stop)
 
-    def chip_solver(
-        self, chip: Chip, energy: AccessEnergy | None = None, stop: StopSignal | None = None
-    ) -> ChipSolver:
-        """The exact solver of any chip, of the space or not, with what is remembered of the others."""
-        scenario = self.settings.scenario
-        return ChipSolver(chip, scenario, energy=energy, memos=self.memos, stop=stop or self._stop)
-
     def evaluate(
         self, design: int, bounds: list[ModelBounds], cutoff: float, stop: StopSignal = UNSTOPPED
     ) -> Evaluation | Unsettled:
@@ -168,6 +232,13 @@ class SpaceEvaluator:
             cutoff: The incumbent's objective.
             stop: Leaves the design unsettled, with the best bound known by then.
         """
+        if any(
+            is_for_later(work) and not own.is_mapped_kc.any() for work, own in zip(self.works, bounds, strict=True)
+        ):
+            try:
+                bounds = self._sharpened([design], bounds, cutoff, stop)
+            except StoppedError:
+                return Unsettled(design=design, bound=float(self.refined([design], bounds)[0]))
         searches = [self.design_search(design, bounds, memory, stop) for memory in self.priced_memories(design)]
         found: list[Evaluation] = []
         try:
@@ -176,7 +247,7 @@ class SpaceEvaluator:
                 found.append(one.run(max([cutoff, *(item.objective for item in found)])))
         except StoppedError:
             return Unsettled(design=design, bound=max(one.bound() for one in searches))
-        return _of_best_memory(found)
+        return of_best_memory(found)
 
     def design_search(
         self, design: int, bounds: list[ModelBounds], memory: Memory, stop: StopSignal
@@ -190,6 +261,7 @@ class SpaceEvaluator:
             bounds,
             memory,
             self.valuation,
+            at=design,
             smaller=[] if len(self.priced_memories(design)) > 1 else options[:-1],
         )
 
@@ -197,7 +269,7 @@ class SpaceEvaluator:
         return AccessEnergy(**{item.name: getattr(self.energy, item.name)[index] for item in fields(AccessEnergy)})
 
 
-def _of_best_memory(found: list[Evaluation]) -> Evaluation:
+def of_best_memory(found: list[Evaluation]) -> Evaluation:
     """What is known of a design from its evaluations with each memory; the smaller one where both are as good."""
     solved = [item for item in found if item.is_exact and item.objective > 0]
     if solved:

@@ -19,7 +19,7 @@ from rephaze.types.checks import check_count, did_you_mean, under
 from rephaze.types.cluster import resized_cluster
 from rephaze.types.files import read_mapping, validate
 from rephaze.types.scenario import Scenario
-from rephaze.types.search import Aggregate, Objective, SearchSettings
+from rephaze.types.search import Aggregate, Objective, SearchMethod, SearchSettings
 
 SCENARIO_SECTIONS = ("space", "cluster", "training", "plans")
 SCENARIO_FIELDS = ("title", "estimate_model", "placement_model", "all_cores_excludes", "attention")
@@ -38,6 +38,7 @@ class SearchSection(BaseModel):
     aggregate: Aggregate = Field(default=Aggregate.GEOMEAN, strict=False)
     seed: int = Field(default=0, ge=0)
     exhaustive: bool = False
+    method: SearchMethod = Field(default=SearchMethod.AUTO, strict=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,6 +110,7 @@ def resolve_settings(
         aggregate=asked.aggregate,
         seed=asked.seed,
         exhaustive=asked.exhaustive,
+        method=asked.method,
     )
     check_weights(settings)
     return settings

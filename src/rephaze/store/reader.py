@@ -16,9 +16,11 @@ from typing import Self
 import numpy as np
 
 from rephaze.errors import RunError
+from rephaze.store.box_text import ranges_of
 from rephaze.store.failures import reported
 from rephaze.store.record_json import Json, from_json
 from rephaze.store.schema import DB_NAME
+from rephaze.types.boxes import ClosedBox, OpenBox
 from rephaze.types.chip import ChipTable, FloatColumn
 from rephaze.types.comparison import ChipAnswer
 from rephaze.types.run_record import NOT_REMOVED, BoundTable, Incumbent, RunInfo, RunVersions
@@ -102,6 +104,37 @@ class RunReader:
             cursor = self._connection.execute("SELECT evaluation FROM evaluations ORDER BY design")
             for (text,) in cursor:
                 yield from_json(Evaluation, json.loads(text))
+
+    def closed_boxes(self) -> list[ClosedBox]:
+        """The boxes of designs a search closed, in the order it did; none of a search through a list."""
+        with self._reading():
+            rows = self._connection.execute(
+                "SELECT ranges, bound, name FROM closed_boxes "
+                "JOIN bound_names ON bound_names.id = closed_by ORDER BY closed_boxes.id"
+            ).fetchall()
+            ends = [ranges_of(text) for text, _, _ in rows]
+        return [
+            ClosedBox(first=first, last=last, bound=float(bound), closed_by=name)
+            for (first, last), (_, bound, name) in zip(ends, rows, strict=True)
+        ]
+
+    def open_boxes(self) -> list[OpenBox]:
+        """The boxes of designs a search had open when it last recorded them."""
+        with self._reading():
+            rows = self._connection.execute(
+                "SELECT ranges, bound, bounded_by FROM open_boxes ORDER BY id"
+            ).fetchall()
+            ends = [ranges_of(text) for text, _, _ in rows]
+        return [
+            OpenBox(first=first, last=last, upper=float(bound), bounded_by=name, times=())
+            for (first, last), (_, bound, name) in zip(ends, rows, strict=True)
+        ]
+
+    def design_numbers(self) -> list[int]:
+        """The numbers of the chips that ``designs`` gives, in the same order."""
+        with self._reading():
+            rows = self._connection.execute("SELECT design FROM designs ORDER BY design").fetchall()
+        return [int(number) for (number,) in rows]
 
     def num_evaluations(self) -> int:
         """How many designs have an evaluation."""

@@ -21,6 +21,7 @@ from typing import Self
 import numpy as np
 
 from rephaze.errors import RunError
+from rephaze.store.box_text import ranges_text
 from rephaze.store.difference import differences
 from rephaze.store.failures import reported
 from rephaze.store.lock import FolderLock
@@ -28,6 +29,7 @@ from rephaze.store.opening import check_is_run, check_pages, connect, connect_to
 from rephaze.store.reader import CHIP_FIELDS, RunReader
 from rephaze.store.record_json import canonical_text, json_text, to_json
 from rephaze.store.schema import DatabaseState, inspect, migrate
+from rephaze.types.boxes import ClosedBox, OpenBox
 from rephaze.types.chip import ChipTable, FloatColumn
 from rephaze.types.comparison import ChipAnswer
 from rephaze.types.run_record import BoundTable, Incumbent, RunVersions
@@ -228,6 +230,32 @@ class RunStore(RunReader):
                 WHERE excluded.is_exact >= evaluations.is_exact""",
                 rows,
             )
+
+    def record_boxes(self, closed: Iterable[ClosedBox], still_open: Iterable[OpenBox]) -> None:
+        """Add closed boxes and keep what is open, in place of what was, in one transaction: together a cover."""
+        with self._transaction("record boxes") as connection:
+            ids: dict[str, int] = {}
+            for box in closed:
+                if box.closed_by not in ids:
+                    ids[box.closed_by] = self._bound_name_id(box.closed_by)
+                connection.execute(
+                    "INSERT INTO closed_boxes (ranges, bound, closed_by) VALUES (?, ?, ?)",
+                    (ranges_text(box.first, box.last), float(box.bound), ids[box.closed_by]),
+                )
+            connection.execute("DELETE FROM open_boxes")
+            connection.executemany(
+                "INSERT INTO open_boxes (ranges, bound, bounded_by) VALUES (?, ?, ?)",
+                [(ranges_text(box.first, box.last), float(box.upper), box.bounded_by) for box in still_open],
+            )
+
+    def record_looked_at(self, designs: Iterable[int], chips: ChipTable, area_um2_c: FloatColumn) -> None:
+        """Keep the chips of some designs, by their numbers; those that are there stay."""
+        columns = [getattr(chips, name).tolist() for name in CHIP_FIELDS]
+        names = ", ".join(("design", *CHIP_FIELDS, "area_um2"))
+        marks = ", ".join("?" * (len(CHIP_FIELDS) + 2))
+        rows = zip(designs, *columns, area_um2_c.tolist(), strict=True)
+        with self._transaction("record designs") as connection:
+            connection.executemany(f"INSERT OR IGNORE INTO designs ({names}) VALUES ({marks})", rows)  # noqa: S608
 
     def record_incumbent(self, incumbent: Incumbent) -> None:
         """Add one step to the history of the answer."""

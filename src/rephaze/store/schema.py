@@ -104,6 +104,24 @@ MIGRATIONS: tuple[Migration, ...] = (
             )""",
         ),
     ),
+    Migration(
+        name="boxes of designs",
+        statements=(
+            # ranges: first and last position of each field, as "0-3 2-2 ...".
+            """CREATE TABLE closed_boxes (
+                id INTEGER PRIMARY KEY,
+                ranges TEXT NOT NULL,
+                bound REAL NOT NULL,
+                closed_by INTEGER NOT NULL REFERENCES bound_names (id)
+            )""",
+            """CREATE TABLE open_boxes (
+                id INTEGER PRIMARY KEY,
+                ranges TEXT NOT NULL,
+                bound REAL NOT NULL,
+                bounded_by TEXT NOT NULL
+            )""",
+        ),
+    ),
 )
 
 

@@ -10,8 +10,9 @@ from pathlib import Path
 from rephaze.errors import SpecError
 from rephaze.measure.rule_plans import PlanRule
 from rephaze.search.certificate import DEVICE_TIME, LAYER_BOUNDS
-from rephaze.search.cosearch import SearchProgress, run_search
+from rephaze.search.cosearch import run_search
 from rephaze.search.evaluator import SpaceEvaluator
+from rephaze.search.progress import SearchProgress
 from rephaze.store.run_store import RunStore
 from rephaze.study.baselines import (
     SEARCHED,

@@ -6,7 +6,8 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from rephaze.search.cosearch import SearchProgress, run_search
+from rephaze.search.cosearch import run_search
+from rephaze.search.progress import SearchProgress
 from rephaze.types.checks import check_choice, check_number
 from rephaze.types.cluster import Cluster
 from rephaze.types.scenario import EstimateModelName, Scenario

@@ -43,6 +43,17 @@ class SearchStatus(StrEnum):
     """Stopped before a plan was found: nothing is proven but the bound."""
 
 
+class SearchMethod(StrEnum):
+    """How a space is gone through."""
+
+    AUTO = "auto"
+    """By boxes where the space is large and its physics allows it, else as a list."""
+    BOXES = "boxes"
+    """By ranges of every field, none of which is enumerated."""
+    LIST = "list"
+    """Every design has a bound of its own."""
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SearchSettings:
     """A search, fully resolved: two runs with equal settings give the same answer."""
@@ -57,6 +68,7 @@ class SearchSettings:
     seed: int
     exhaustive: bool
     """Solve every design exactly: to check the pruning on small spaces."""
+    method: SearchMethod = field(default=SearchMethod.AUTO, metadata=ADDED_LATER)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -187,6 +199,9 @@ class Certificate:
     """Designs solved that might beat the answer, had all their schedules been proven; None in older runs."""
     num_open: int | None = None
     """Designs a search that was stopped left undecided; None in runs recorded before they were counted."""
+    num_boxes: dict[str, int] | None = None
+    """Of a search by boxes: how many each bound or limit closed. ``num_designs`` and the counts that add up to
+    it are then of grid points, and what limits leave out is among what was dropped. None of a search by list."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

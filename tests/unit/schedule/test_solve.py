@@ -244,3 +244,30 @@ def test_a_further_way_too_long_to_run_is_refused():
     data = {"format": FORMAT, "num_tensor_cores": 1, "num_vector_cores": 1, "edges": []}
     with pytest.raises(SpecError, match=r"further\[0\].cycles is .* too long; leave out a way"):
         problem_from(data | {"ops": [op | {"further": further}]})
+
+
+@pytest.mark.parametrize("rule", list(Exclusion))
+@pytest.mark.parametrize("seed", range(6))
+def test_a_question_is_answered_by_a_proven_schedule_below_it_or_by_a_bound(seed, rule):
+    problem = random_problem(seed, size=12, rule=rule, shares=True)
+    optimum = solve_problem(problem, time_limit_s=60).makespan_cycles
+    structure = compile_structure([op.engine for op in problem.ops], problem.edges)
+    cores = Cores(
+        num_tensor_cores=problem.num_tensor_cores, num_vector_cores=problem.num_vector_cores, exclusion=rule
+    )
+    modes = LayerModes(
+        cycles_om=np.array([[way.cycles for way in op.ways] for op in problem.ops]),
+        hbm_share_om=np.array([[way.hbm_share for way in op.ways] for op in problem.ops]),
+        buffer_share_om=np.array([[way.buffer_share for way in op.ways] for op in problem.ops]),
+    )
+    memo = ScheduleMemo()
+    for cutoff in (optimum // 2, optimum - 1, optimum, optimum + 1, 2 * optimum):
+        found = schedule_layer(structure, modes, cores, Effort(work_limit=10**6, cutoff_cycles=cutoff), memo)
+        assert found.bound_cycles <= optimum <= found.makespan_cycles
+        if optimum < cutoff:
+            assert found.status is ScheduleStatus.OPTIMAL
+        else:
+            assert found.bound_cycles >= cutoff
+            # What was left open is not taken for what a whole search could not prove.
+            assert all(part.is_proven for part in memo.parts.values())
+    assert schedule_layer(structure, modes, cores, Effort(work_limit=10**6), memo).makespan_cycles == optimum

@@ -1,23 +1,31 @@
-"""Graphs whose layers branch: every layout bounded, the promising ones cut exactly, one after another."""
+"""Graphs whose layers branch: every layout bounded, then cut exactly by rising bound (docs/proof.md, 5.10)."""
 
 from __future__ import annotations
 
-import heapq
+import math
 from dataclasses import dataclass, replace
-from itertools import count
+from functools import cached_property
 
 import numpy as np
 
+from rephaze.place.full.branch_cuts import BranchState, Desk, cut_branches, make_desk, make_state
+from rephaze.place.full.branch_layouts import branch_layouts, branch_totals
+from rephaze.place.full.branch_stages import Links, stages_of
 from rephaze.place.full.cuts import Cuts, cuts_of
-from rephaze.place.full.groups import Network
-from rephaze.place.full.interleaved import best_interleaved
-from rephaze.place.full.layouts import EQUAL_BLOCKS, Layout, layouts
-from rephaze.place.full.least_time import ROUNDING
-from rephaze.place.full.pipelines import Found, Pipeline, best_cut
+from rephaze.place.full.interleaved import best_interleaved, is_too_much
+from rephaze.place.full.layout_cuts import GRAPH, ITEM, Problem
+from rephaze.place.full.least_time import INTERLEAVED, MEMORY_ROUNDING
+from rephaze.place.full.line_items import SCHEDULE
+from rephaze.place.full.line_layouts import Figures
+from rephaze.place.full.line_solver import LineSolver, layout_at
+from rephaze.place.full.lines import Ints, Times, times_of
 from rephaze.place.full.price import price_full_plan
-from rephaze.place.full.stage_costs import LayerArrays, LayoutRules, Rates, StageCosts, stage_costs
 from rephaze.place.full.times import LayerTimes, recorded_times, retimed_graph
-from rephaze.types.full import FullGraph, FullPlan, FullPrice, FullProblem, FullStage, PipelineSchedule, Sharding
+from rephaze.types.full import FullGraph, FullPlan, FullPrice, FullProblem, FullStage, PipelineSchedule
+from rephaze.types.stopping import UNSTOPPED, StopSignal
+
+AT_ONCE = 64
+"""Layouts that are cut before a look at the clock."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -34,171 +42,130 @@ class BranchAnswer:
 
 
 class BranchingSolver:
-    """One graph: what does not depend on the layout."""
+    """One graph: what does not depend on times.
 
-    def __init__(self, problem: FullProblem, graph: FullGraph, cuts: Cuts | None = None) -> None:
+    Args:
+        problem: The problem.
+        graph: One of its graphs.
+    """
+
+    def __init__(self, problem: FullProblem, graph: FullGraph) -> None:
         self.problem, self.graph = problem, graph
-        self.cuts: Cuts = cuts_of(graph) if cuts is None else cuts
-        self.layers = _layer_arrays(graph)
-        both_v = self.layers.forward_s_v + self.layers.backward_s_v
-        self.work_s, self.longest_s = float(both_v.sum()), float(both_v.max())
-        self.work_s_by_set = np.zeros(self.cuts.num_sets)
-        is_from_empty = self.cuts.start_e == 0
-        for e in np.flatnonzero(is_from_empty):
-            members = self.cuts.layer_i[self.cuts.first_i_e[e] : self.cuts.first_i_e[e + 1]]
-            self.work_s_by_set[self.cuts.end_e[e]] = both_v[members].sum()
-        self.blocks_e = np.array(
-            [
-                sum(graph.layers[v].is_block for v in self.cuts.layer_i[first:last])
-                for first, last in zip(self.cuts.first_i_e[:-1], self.cuts.first_i_e[1:], strict=True)
-            ]
+        self.lines = LineSolver(problem, [graph])
+        """The graph as if it were a line: its stages then follow the file's order."""
+
+    @cached_property
+    def interleaved_lines(self) -> LineSolver:
+        """The same for interleaved plans alone."""
+        return self.lines.only(PipelineSchedule.INTERLEAVED)
+
+    @cached_property
+    def _cuts(self) -> Cuts:
+        return cuts_of(self.graph)
+
+    @cached_property
+    def _links(self) -> Links:
+        links = self.graph.links
+        return Links(
+            src_l=np.array([link.src for link in links], dtype=np.int64),
+            dst_l=np.array([link.dst for link in links], dtype=np.int64),
+            payload_bytes_l=np.array([link.payload_bytes for link in links], dtype=np.float64),
         )
 
-    def retimed(self, times: LayerTimes) -> BranchingSolver:
-        """The same graph with these times."""
-        graph = retimed_graph(self.graph, times)
-        return BranchingSolver(replace(self.problem, graphs=(graph,)), graph, self.cuts)
+    @cached_property
+    def _blocks_e(self) -> Ints:
+        is_block_i = np.array([layer.is_block for layer in self.graph.layers], dtype=np.int64)[self._cuts.layer_i]
+        return np.add.reduceat(is_block_i, self._cuts.first_i_e[:-1])
 
-    def solve(self, cutoff_s: float) -> BranchAnswer:
-        """The best plan over all layouts and cuts."""
-        number = count()
-        queue = [(self.bound_s(layout), next(number), layout) for layout in layouts(self.problem, self.graph)]
-        heapq.heapify(queue)
-        best: FullPrice | None = None
-        open_s, unsolved_s, limit_s, may_exist = np.inf, np.inf, cutoff_s, False
-        while queue:
-            bound_s, _, layout = heapq.heappop(queue)
+    @cached_property
+    def _desk(self) -> Desk:
+        return make_desk(len(self.graph.layers), self._cuts)
+
+    def solve(
+        self, cutoff_s: float, times: LayerTimes | None = None, stop: StopSignal = UNSTOPPED
+    ) -> BranchAnswer:
+        """The best plan over all layouts and cuts.
+
+        Args:
+            cutoff_s: Only faster plans are of use.
+            times: Of the layers, instead of those of their records.
+            stop: When to end without an answer.
+
+        Raises:
+            StoppedError: The work was cut.
+        """
+        graph = self.graph if times is None else retimed_graph(self.graph, times)
+        problem = replace(self.problem, graphs=(graph,))
+        line_times = times_of([recorded_times(graph) if times is None else times])
+        for rounding in (MEMORY_ROUNDING, -MEMORY_ROUNDING):
+            memory_bytes = self.problem.device_memory_bytes * (1 + rounding)
+            answer, is_priced = self._solve(problem, line_times, memory_bytes, cutoff_s, stop)
+            if is_priced:
+                return answer
+        return replace(answer, may_exist=True)
+
+    def _solve(
+        self, problem: FullProblem, times: Times, memory_bytes: float, cutoff_s: float, stop: StopSignal
+    ) -> tuple[BranchAnswer, bool]:
+        """The answer, and whether its plan keeps to memory and cutoff as priced."""
+        graph, solver = problem.graphs[0], self.lines
+        figures = solver.choices.figures._replace(memory_bytes=memory_bytes)
+        choices = solver.choices._replace(figures=figures)
+        listed = branch_layouts(solver, times, choices, cutoff_s)
+        state = make_state(len(graph.layers), cutoff_s)
+        is_interleaved_y = listed.row_yq[:, ITEM + SCHEDULE] == INTERLEAVED
+        self._cut(times, choices.has_equal_blocks, figures, listed.row_yq[~is_interleaved_y], state, stop)
+        best, limit_s, is_priced = None, cutoff_s, True
+        if state.row_q[GRAPH] >= 0:
+            best = price_full_plan(problem, graph, self._plan(state))
+            is_priced = best.fits and best.batch_s < cutoff_s
+            best, limit_s = (best, best.batch_s) if is_priced else (None, cutoff_s)
+        open_s, looked_at = math.inf, dict[int, bool]()
+        for y in np.flatnonzero(is_interleaved_y):
+            bound_s, layout = float(listed.bound_s_y[y]), layout_at(listed.row_yq[y])
             if bound_s >= limit_s:
-                may_exist = True
                 break
-            plan, is_whole = self.best_plan(layout, limit_s)
-            may_exist |= cutoff_s < np.inf
-            if not is_whole and layout.schedule is PipelineSchedule.INTERLEAVED:
+            stop.check()
+            num_chunks = layout.pp * layout.chunks
+            if num_chunks not in looked_at:
+                looked_at[num_chunks] = not is_too_much(graph, self._cuts, num_chunks)
+            if not looked_at[num_chunks]:
                 open_s = min(open_s, bound_s)
-            elif not is_whole:
-                unsolved_s = min(unsolved_s, bound_s)
-            if plan is None:
                 continue
-            price = price_full_plan(self.problem, self.graph, plan)
-            if price.fits and price.batch_s < limit_s:
-                best, limit_s = price, price.batch_s
-        return BranchAnswer(best=best, open_s=open_s, unsolved_s=unsolved_s, may_exist=may_exist)
+            plan = best_interleaved(problem, graph, self._cuts, layout, limit_s)
+            if plan is not None:
+                best = price_full_plan(problem, graph, plan)
+                limit_s = best.batch_s
+        may_exist = not math.isinf(cutoff_s) and (listed.is_cut or len(listed.row_yq) > 0)
+        unsolved_s = float(state.best_s[1])
+        return BranchAnswer(best=best, open_s=open_s, unsolved_s=unsolved_s, may_exist=may_exist), is_priced
 
-    def bound_s(self, layout: Layout) -> float:
-        """No plan of the layout is faster: an even cut, nothing exposed."""
-        num_microbatches = self._count(layout)
-        even_s = max(self.work_s / layout.pp, self.longest_s)
-        if layout.schedule is PipelineSchedule.ONE_F_ONE_B:
-            least_s = self.work_s + (num_microbatches - 1) * even_s
-        elif layout.schedule is PipelineSchedule.INTERLEAVED:
-            chunk_s = max(self.work_s / (layout.pp * layout.chunks), self.longest_s)
-            least_s = num_microbatches * even_s + (layout.pp - 1) * chunk_s
-        else:
-            least_s = num_microbatches * even_s
-        return least_s * (1 - ROUNDING)
+    def _cut(
+        self,
+        times: Times,
+        has_equal_blocks: bool,
+        figures: Figures,
+        row_yq: Ints,
+        state: BranchState,
+        stop: StopSignal,
+    ) -> None:
+        """Cut these layouts, by rising bound."""
+        if not len(row_yq):
+            return
+        lines, levels = self.lines.lines, self.lines.tables.levels
+        totals = branch_totals(lines, times)
+        problem = Problem(lines, times, totals, levels, figures, has_equal_blocks)
+        stages = stages_of(self._cuts, self._links, lines, times)
+        for first in range(0, len(row_yq), AT_ONCE):
+            stop.check()
+            some = row_yq[first : first + AT_ONCE]
+            cut_branches(problem, self._cuts, self._blocks_e, stages, some, state, self._desk)
 
-    def best_plan(self, layout: Layout, cutoff_s: float) -> tuple[FullPlan | None, bool]:
-        """The fastest plan of the layout below the cutoff, and whether every plan was looked at."""
-        if layout.schedule is PipelineSchedule.INTERLEAVED:
-            return best_interleaved(self.problem, self.graph, self.cuts, layout, cutoff_s)
-        costs = stage_costs(self.cuts, self.layers, self._rates(layout), self._rules(layout))
-        best: Found | None = None
-        is_complete = True
-        for allowed in self._allowed(layout):
-            found = self._cut(layout, costs, best.batch_s if best else cutoff_s * (1 + ROUNDING), allowed)
-            is_complete &= found.is_complete
-            if len(found.stages):
-                best = found
-        if best is None:
-            return None, is_complete
+    def _plan(self, state: BranchState) -> FullPlan:
+        layout = layout_at(state.row_q)
+        first_i_e, layer_i = self._cuts.first_i_e, self._cuts.layer_i
         stages = tuple(
-            FullStage(layers=self._members(int(e)), keep=int(k))
-            for e, k in zip(best.stages, best.points, strict=True)
+            FullStage(layers=tuple(layer_i[first_i_e[e] : first_i_e[e + 1]].tolist()), keep=k)
+            for e, k in state.cut_qc[:, : layout.pp].T.tolist()
         )
-        return layout.plan(self.graph, stages), is_complete
-
-    def _cut(self, layout: Layout, costs: StageCosts, cutoff_s: float, allowed: list[np.ndarray]) -> Found:
-        found: Found = best_cut(
-            self.cuts,
-            costs,
-            Pipeline(
-                pp=layout.pp,
-                num_microbatches=self._count(layout),
-                is_zero_bubble=layout.schedule is PipelineSchedule.ZERO_BUBBLE,
-                memory_bytes=self.problem.device_memory_bytes,
-                cutoff_s=cutoff_s,
-                work_s_by_set=self.work_s_by_set,
-                is_first_allowed_e=allowed[0],
-                is_inner_allowed_e=allowed[1],
-                is_last_allowed_e=allowed[2],
-            ),
-        )
-        return found
-
-    def _allowed(self, layout: Layout) -> list[list[np.ndarray]]:
-        """Which candidates may be the first, an inner and the last stage: all, or by each number of blocks."""
-        every = np.ones(len(self.blocks_e), dtype=np.bool_)
-        if self.problem.options.family not in EQUAL_BLOCKS or layout.pp < 3:
-            return [[every, every, every]]
-        total = sum(layer.is_block for layer in self.graph.layers)
-        sizes = [c for c in range(total + 1) if (layout.pp - 2) * c <= total <= layout.pp * c]
-        return [[self.blocks_e <= c, self.blocks_e == c, self.blocks_e <= c] for c in sizes]
-
-    def _members(self, e: int) -> tuple[int, ...]:
-        return tuple(int(v) for v in self.cuts.layer_i[self.cuts.first_i_e[e] : self.cuts.first_i_e[e + 1]])
-
-    def _count(self, layout: Layout) -> int:
-        return -(-self.problem.num_microbatches(self.graph) // layout.dp)
-
-    def _rates(self, layout: Layout) -> Rates:
-        groups = layout.groups(self.graph)
-        network = Network(self.problem.cluster, layout.dp * layout.pp * self.graph.stage_width)
-        precision = self.problem.precision
-
-        def all_reduce(pair: tuple[float, float]) -> tuple[float, float]:
-            return 2 * pair[0], 2 * pair[1]
-
-        unit = network.message_s(1.0, groups.stages)
-        latency = network.message_s(5e-324, groups.stages)
-        hbm_bytes_per_s = self.problem.hbm_bytes_per_s
-        per_byte = precision.step_bytes / precision.weight_bytes / hbm_bytes_per_s if hbm_bytes_per_s else 0.0
-        return Rates(
-            message=(unit - latency, latency),
-            shards=network.coefficients(groups.shards),
-            copies=all_reduce(network.coefficients(groups.copies)),
-            gradients=all_reduce(network.coefficients(groups.gradients)),
-            experts=network.coefficients(groups.expert_replicas),
-            shard_group=layout.shard_group,
-            num_expert_replicas=groups.num_expert_replicas,
-            gradient_ratio=precision.gradient_bytes / precision.weight_bytes,
-            state_ratio=precision.state_bytes / precision.weight_bytes,
-            step_s_per_byte=per_byte,
-        )
-
-    def _rules(self, layout: Layout) -> LayoutRules:
-        return LayoutRules(
-            is_sharded=layout.sharding is not Sharding.NONE,
-            shards_gradients=layout.sharding in (Sharding.GRADIENTS, Sharding.WEIGHTS),
-            shards_weights=layout.sharding is Sharding.WEIGHTS,
-            reshard=layout.reshard,
-            overlap=self.problem.options.overlap,
-            is_zero_bubble=layout.schedule is PipelineSchedule.ZERO_BUBBLE,
-        )
-
-
-def _layer_arrays(graph: FullGraph) -> LayerArrays:
-    tied_tv = np.zeros((len(graph.tied), len(graph.layers)), dtype=np.bool_)
-    for t, tied in enumerate(graph.tied):
-        tied_tv[t, list(tied.layers)] = True
-    return LayerArrays(
-        **recorded_times(graph)._asdict(),
-        working_bytes_v=np.array([layer.working_bytes for layer in graph.layers], dtype=np.float64),
-        param_bytes_v=np.array([layer.param_bytes for layer in graph.layers], dtype=np.float64),
-        expert_bytes_v=np.array([layer.expert_param_bytes for layer in graph.layers], dtype=np.float64),
-        link_src=np.array([link.src for link in graph.links], dtype=np.int64),
-        link_dst=np.array([link.dst for link in graph.links], dtype=np.int64),
-        link_bytes=np.array([link.payload_bytes for link in graph.links], dtype=np.float64),
-        tied_tv=tied_tv,
-        tied_owner_t=np.array([tied.layers[0] for tied in graph.tied], dtype=np.int64),
-        tied_bytes_t=np.array([tied.param_bytes for tied in graph.tied], dtype=np.float64),
-    )
+        return layout.plan(self.graph, stages)

@@ -8,6 +8,7 @@ Axis letters: e = candidate stage, i = member of a stage.
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
@@ -44,10 +45,15 @@ def cuts_of(graph: FullGraph) -> Cuts:
     Raises:
         UnsupportedError: It branches so much that there are too many.
     """
-    num_layers = len(graph.layers)
+    return _cuts_between(len(graph.layers), frozenset((link.src, link.dst) for link in graph.links))
+
+
+@lru_cache(maxsize=8)
+def _cuts_between(num_layers: int, pairs: frozenset[tuple[int, int]]) -> Cuts:
+    """The same for all graphs of one model, however their layers are cut."""
     before = [0] * num_layers
-    for link in graph.links:
-        before[link.dst] |= 1 << link.src
+    for src, dst in pairs:
+        before[dst] |= 1 << src
     sets = _closed_sets(before)
     starts, ends, members = [], [], []
     for a, smaller in enumerate(sets):

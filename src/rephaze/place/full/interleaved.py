@@ -17,15 +17,17 @@ MAX_TRIES = 20_000
 """Plans of one layout that are looked at; where there are more, none are."""
 
 
+def is_too_much(graph: FullGraph, cuts: Cuts, num_chunks: int) -> bool:
+    """Whether a layout with so many chunks has too many plans to look at."""
+    num_points = max(len(layer.keep) for layer in graph.layers)
+    return _num_cuts(cuts, num_chunks) * float(num_points) ** num_chunks > MAX_TRIES
+
+
 def best_interleaved(
     problem: FullProblem, graph: FullGraph, cuts: Cuts, layout: Layout, cutoff_s: float
-) -> tuple[FullPlan | None, bool]:
-    """The fastest plan of the layout below the cutoff, and whether every plan was looked at."""
-    best, best_s = None, cutoff_s
-    num_chunks = layout.pp * layout.chunks
-    num_points = max(len(layer.keep) for layer in graph.layers)
-    if _num_cuts(cuts, num_chunks) * num_points**num_chunks > MAX_TRIES:
-        return None, False
+) -> FullPlan | None:
+    """The fastest plan of the layout below the cutoff."""
+    best, best_s, num_chunks = None, cutoff_s, layout.pp * layout.chunks
     for chunks in _chunked(cuts, num_chunks):
         if problem.options.family in EQUAL_BLOCKS and not has_equal_blocks(graph, chunks):
             continue
@@ -35,7 +37,7 @@ def best_interleaved(
             price = price_full_plan(problem, graph, layout.plan(graph, stages))
             if price.fits and price.batch_s < best_s:
                 best, best_s = price.plan, price.batch_s
-    return best, True
+    return best
 
 
 def _num_cuts(cuts: Cuts, num_chunks: int) -> float:

@@ -64,7 +64,7 @@ def make_tools(num_layers: int, num_points: int, most_chunks: int, max_labels: i
 
 
 @inner_in_place
-def _set_floors(floors: Floors, is_zero_bubble: bool, floor_q: Floats) -> None:
+def set_floors(floors: Floors, is_zero_bubble: bool, floor_q: Floats) -> None:
     """What the largest figures of stages are at least, in the order of ``stage_figures``."""
     floor_q[0] = floors.slowest_s
     if is_zero_bubble:
@@ -120,7 +120,7 @@ class Layout(NamedTuple):
 
 
 @inner_in_place
-def _layout_of(problem: Problem, row: Ints) -> Layout:
+def layout_of(problem: Problem, row: Ints) -> Layout:
     """The layout of a row."""
     lines, g, item = problem.lines, row[GRAPH], row[ITEM:LAYOUT]
     total, types = problem.totals.total_gq[g], problem.totals.type_gtq[g]
@@ -148,7 +148,7 @@ def _walked_floors(line: Line, layout: Layout, room: Room) -> Floors:
 @inner_in_place
 def _walked_layout(problem: Problem, row: Ints, limit_s: float, state: State, room: Room) -> tuple[bool, Layout]:
     """The layout of a row, its floors those of its line, and whether it may be below the limit."""
-    layout = _layout_of(problem, row)
+    layout = layout_of(problem, row)
     if layout.bound_s < limit_s:
         line = line_of(problem.lines, problem.times, row[GRAPH])
         floors = _walked_floors(line, layout, room)
@@ -190,7 +190,7 @@ def cut_layouts(problem: Problem, row_yq: Ints, first: int, state: State, tools:
             any_time = Asked(pp, 1, count, shape.schedule, np.inf, np.inf, 0.0, -1)
             state.may_be[0] |= can_be_cut(line, costs, room.base_link_vq, any_time, room.run_kq)
             continue
-        _set_floors(floors, costs.is_zero_bubble, floor_q)
+        set_floors(floors, costs.is_zero_bubble, floor_q)
         total_blocks, is_counted, is_complete = line.blocks_u[-1], has_equal_blocks and pp > 2, True
         for blocks in range(total_blocks + 1 if is_counted else 1):
             if is_counted and not (pp - 2) * blocks <= total_blocks <= pp * blocks:

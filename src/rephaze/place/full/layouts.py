@@ -194,7 +194,7 @@ def are_chunks_legal(problem: FullProblem, graph: FullGraph, dp: int, pp: int, c
 
 def has_split_backward(graph: FullGraph) -> bool:
     """Whether the backward pass of every layer comes in two parts."""
-    return all(layer.weight_backward_s is not None for layer in graph.layers)
+    return None not in [layer.weight_backward_s for layer in graph.layers]
 
 
 def has_equal_blocks(graph: FullGraph, stages: list[tuple[int, ...]]) -> bool:

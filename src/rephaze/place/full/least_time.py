@@ -15,6 +15,8 @@ from rephaze.compiled import inner_in_place
 
 ROUNDING = 1e-9
 """Relative: prices, bounds and compiled sums add the same terms in another order."""
+MEMORY_ROUNDING = 1e-12
+"""Relative: what fits to the last byte is priced in another order of sums."""
 
 ONE_F_ONE_B, INTERLEAVED, ZERO_BUBBLE = 0, 1, 2
 """Codes of schedules in compiled functions."""

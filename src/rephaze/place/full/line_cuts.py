@@ -221,7 +221,7 @@ def best_line_cut(
                         if not is_zero_bubble:
                             least += load_s_u[a] + rest_messages_s
                     time_s = stage_time(least, least_q, pp, count, is_zero_bubble)
-                    if time_s >= best_s or _is_needless(total, trial_q, a, fresh_e, label_lq, label_of_lq):
+                    if time_s >= best_s or is_needless(total, trial_q, a, fresh_e, label_lq, label_of_lq):
                         continue
                     if num_labels == len(label_lq):
                         is_complete = False
@@ -244,7 +244,7 @@ def best_line_cut(
 
 
 @inner_in_place
-def _is_needless(
+def is_needless(
     total: float, trial_q: Floats, start: int, fresh_e: Ints, label_lq: Floats, label_of_lq: Ints
 ) -> bool:
     """Whether a label of the same layers and depth is nowhere worse; those that are nowhere better go."""

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from copy import copy
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import accumulate
 
 import numpy as np
@@ -80,6 +82,13 @@ class LineSolver:
         self._searches: dict[int, LineSearch] = {}
         """By the number of points of ``keep``."""
 
+    def only(self, schedule: PipelineSchedule) -> LineSolver:
+        """The same for plans of one schedule, if the problem allows it."""
+        made = copy(self)
+        is_asked = np.array([one is schedule for one in SCHEDULES])
+        made.choices = self.choices._replace(is_schedule=self.choices.is_schedule & is_asked)
+        return made
+
     def solve(
         self, times: Times, cutoff_s: float, memory_bytes: float, *, any_will_do: bool = False
     ) -> LineAnswer:
@@ -102,18 +111,7 @@ class LineSolver:
         )
 
     def _plan(self, graph: FullGraph, answer: State) -> FullPlan:
-        found = answer.row_q.tolist()
-        item, layout_code = found[ITEM:LAYOUT], found[LAYOUT:]
-        layout = Layout(
-            dp=item[codes.DP],
-            pp=item[codes.PP],
-            order=DeviceOrder.DP_OUTER if layout_code[codes.IS_DP_OUTER] else DeviceOrder.PP_OUTER,
-            sharding=tuple(Sharding)[layout_code[codes.SHARDING]],
-            shard_group=layout_code[codes.SHARD_GROUP],
-            reshard=bool(item[codes.GATHERS]),
-            schedule=next(one for one, number in SCHEDULES.items() if number == item[codes.SCHEDULE]),
-            chunks=item[codes.CHUNKS],
-        )
+        layout = layout_at(answer.row_q)
         num_stages = layout.pp * layout.chunks
         starts = [*answer.cut_qc[0, :num_stages].tolist(), len(graph.layers)]
         stages = tuple(
@@ -121,6 +119,22 @@ class LineSolver:
             for at in range(num_stages)
         )
         return layout.plan(graph, stages)
+
+
+def layout_at(row_q: Ints) -> Layout:
+    """The layout of a row."""
+    found = row_q.tolist()
+    item, layout_code = found[ITEM:LAYOUT], found[LAYOUT:]
+    return Layout(
+        dp=item[codes.DP],
+        pp=item[codes.PP],
+        order=DeviceOrder.DP_OUTER if layout_code[codes.IS_DP_OUTER] else DeviceOrder.PP_OUTER,
+        sharding=tuple(Sharding)[layout_code[codes.SHARDING]],
+        shard_group=layout_code[codes.SHARD_GROUP],
+        reshard=bool(item[codes.GATHERS]),
+        schedule=next(one for one, number in SCHEDULES.items() if number == item[codes.SCHEDULE]),
+        chunks=item[codes.CHUNKS],
+    )
 
 
 def _wanted(problem: FullProblem) -> Wanted:
@@ -185,25 +199,62 @@ def levels_of(cluster: Cluster) -> Levels:
 
 
 def _tables(problem: FullProblem, lines: Lines, choices: Choices) -> Tables:
-    levels, degrees = levels_of(problem.cluster), _degrees(problem, lines)
-    pairs = np.stack([lines.tp_g, lines.cp_g], axis=1)
-    widths, width_g = np.unique(pairs, axis=0, return_inverse=True)
-    num_layers = int(np.diff(lines.first_v_g).max())
-    depths = problem.cluster.num_devices // (widths.prod(axis=1)[:, None] * degrees.dp_d[None, :])
+    most = min(int(lines.count_g.max()), problem.cluster.num_devices // int((lines.tp_g * lines.cp_g).min()))
+    return _tables_for(
+        problem.cluster,
+        None if problem.options.family is PlanFamily.ANY else problem.global_batch,
+        most,
+        choices.sizes,
+        choices.figures.gradient_ratio,
+        tuple(zip(lines.tp_g.tolist(), lines.cp_g.tolist(), lines.experts_g.tolist(), strict=True)),
+        int(np.diff(lines.first_v_g).max()),
+    )
+
+
+@lru_cache(maxsize=128)
+def _tables_for(
+    cluster: Cluster,
+    batch: int | None,
+    most: int,
+    shard_sizes: Sizes,
+    gradient_ratio: float,
+    widths_g: tuple[tuple[int, int, int], ...],
+    num_layers: int,
+) -> Tables:
+    """What microbatch sizes and chips of a model share.
+
+    Args:
+        cluster: The network.
+        batch: What degrees must divide; None: nothing.
+        most: The largest degree.
+        shard_sizes: Which shard groups are asked for.
+        gradient_ratio: Bytes of a gradient over those of a weight.
+        widths_g: (tp, cp, devices of experts) of each graph.
+        num_layers: Of the longest graph.
+    """
+    levels, degrees = levels_of(cluster), _degrees(batch, most)
+    widths, width_g = _distinct([(tp, cp) for tp, cp, _ in widths_g])
+    depths = cluster.num_devices // (widths.prod(axis=1)[:, None] * degrees.dp_d[None, :])
     first_row = _starts(np.minimum(depths, num_layers))
-    kinds, kind_g = np.unique(np.column_stack([pairs, lines.experts_g, width_g]), axis=0, return_inverse=True)
+    kinds, kind_g = _distinct([(*one, w) for one, w in zip(widths_g, width_g.tolist(), strict=True)])
     sizes = (first_row[:, -1] - first_row[:, 0])[kinds[:, 3]]
     first_kind = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
     return Tables(
         levels=levels,
         degrees=degrees,
-        width_g=width_g.ravel().astype(np.int64),
+        width_g=width_g,
         first_row=first_row,
-        row_rq=least_rates(levels, degrees, choices.sizes, widths, first_row, choices.figures.gradient_ratio),
-        kind_g=kind_g.ravel().astype(np.int64),
+        row_rq=least_rates(levels, degrees, shard_sizes, widths, first_row, gradient_ratio),
+        kind_g=kind_g,
         first_kind=first_kind,
         expert_row_rq=least_expert_rates(levels, degrees, kinds, first_row, first_kind),
     )
+
+
+def _distinct(rows: list[tuple[int, ...]]) -> tuple[Ints, Ints]:
+    """The different rows, sorted, and the position of each row among them."""
+    found = {row: at for at, row in enumerate(sorted(set(rows)))}
+    return np.array(list(found), dtype=np.int64), np.array([found[row] for row in rows], dtype=np.int64)
 
 
 def _starts(num_rows: Ints) -> Ints:
@@ -213,13 +264,11 @@ def _starts(num_rows: Ints) -> Ints:
     return np.ascontiguousarray(before[:, None] + inside, dtype=np.int64)
 
 
-def _degrees(problem: FullProblem, lines: Lines) -> Degrees:
+def _degrees(batch: int | None, most: int) -> Degrees:
     """Degrees some graph may have, with their divisors."""
-    most = min(int(lines.count_g.max()), problem.cluster.num_devices // int((lines.tp_g * lines.cp_g).min()))
-    if problem.options.family is PlanFamily.ANY:
-        found = list(range(1, max(most, 1) + 1))
-    else:
-        found = [dp for dp in _divisors(problem.global_batch) if dp <= max(most, 1)]
+    found = list(range(1, max(most, 1) + 1))
+    if batch is not None:
+        found = [dp for dp in _divisors(batch) if dp <= max(most, 1)]
     divisors = [_divisors(dp) for dp in found]
     return Degrees(
         dp_d=np.array(found, dtype=np.int64),

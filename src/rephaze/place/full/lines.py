@@ -9,7 +9,8 @@ than layers), t = tied weights, i = member of tied weights.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import accumulate
+from functools import lru_cache
+from itertools import accumulate, chain
 from operator import attrgetter
 from typing import NamedTuple
 
@@ -134,19 +135,31 @@ def ties_of(lines: Lines, g: int) -> Ties:
     return Ties(lines.tied_bytes_t[a:b], lines.first_i_t[a : b + 1], lines.member_i, lines.owner_t[a:b])
 
 
+_ENDS = attrgetter("src", "dst")
+_PAYLOAD = attrgetter("payload_bytes")
+_FIXED = attrgetter("param_bytes", "expert_param_bytes", "working_bytes", "is_block")
+
+
 def is_line(graph: FullGraph) -> bool:
     """Whether each layer feeds the next."""
-    pairs = {(link.src, link.dst) for link in graph.links}
-    return all((v, v + 1) in pairs for v in range(len(graph.layers) - 1))
+    return _is_chain(graph) or set(map(_ENDS, graph.links)).issuperset(_chain(len(graph.layers)))
 
 
-_FIXED = attrgetter("param_bytes", "expert_param_bytes", "working_bytes", "is_block")
+def _is_chain(graph: FullGraph) -> bool:
+    """Whether there is no other link either, and they stand in order: the records of most graphs do."""
+    return len(graph.links) == len(graph.layers) - 1 and list(map(_ENDS, graph.links)) == _chain(len(graph.layers))
+
+
+@lru_cache(maxsize=64)
+def _chain(num_layers: int) -> list[tuple[int, int]]:
+    return [(v, v + 1) for v in range(num_layers - 1)]
 
 
 def lines_of(problem: FullProblem, graphs: Sequence[FullGraph]) -> Lines:
     """The graphs as arrays; each must be a line."""
     layers = [layer for graph in graphs for layer in graph.layers]
-    fixed_vq = np.array([_FIXED(layer) for layer in layers], dtype=np.float64).reshape(len(layers), 4)
+    figures = chain.from_iterable(map(_FIXED, layers))
+    fixed_vq = np.fromiter(figures, dtype=np.float64, count=4 * len(layers)).reshape(len(layers), 4)
     sizes = [len(graph.layers) for graph in graphs]
     first_v_g = np.array([0, *accumulate(sizes)], dtype=np.int64)
     is_block_v = fixed_vq[:, 3].astype(np.int64)
@@ -156,6 +169,10 @@ def lines_of(problem: FullProblem, graphs: Sequence[FullGraph]) -> Lines:
     for g, graph in enumerate(graphs):
         a, b = first_v_g[g], first_v_g[g + 1]
         np.cumsum(is_block_v[a:b], out=blocks_u[a + g + 1 : b + g + 1])
+        if _is_chain(graph):
+            link_bytes_v[a : b - 1] = list(map(_PAYLOAD, graph.links))
+            messages.add_none()
+            continue
         for link in graph.links:
             if link.dst == link.src + 1:
                 link_bytes_v[a + link.src] = link.payload_bytes
@@ -223,11 +240,11 @@ class _Messages:
         self._tables: list[tuple[Floats, Floats]] = []
         self._size = 0
 
+    def add_none(self) -> None:
+        self.first_g.append(-1)
+
     def add(self, graph: FullGraph) -> None:
         num_layers = len(graph.layers)
-        if len(graph.links) == num_layers - 1:
-            self.first_g.append(-1)
-            return
         self.first_g.append(self._size)
         self._tables.append(_message_tables(graph))
         self._size += (num_layers + 1) ** 2
@@ -237,19 +254,18 @@ class _Messages:
 
 
 def _message_tables(graph: FullGraph) -> tuple[Floats, Floats]:
+    """By first layer and end of a run: of each source outside, or inside, the largest payload over its ends."""
     size = len(graph.layers) + 1
     enter, leave = np.zeros((size, size)), np.zeros((size, size))
-    first_ab, end_ab = np.arange(size)[:, None], np.arange(size)[None, :]
-    for src in {link.src for link in graph.links}:
-        most_in, most_out = np.zeros((size, size)), np.zeros((size, size))
-        for link in graph.links:
-            if link.src != src:
-                continue
-            has_src, has_dst = (first_ab <= src) & (src < end_ab), (first_ab <= link.dst) & (link.dst < end_ab)
-            np.maximum(most_in, np.where(has_dst & ~has_src, link.payload_bytes, 0.0), out=most_in)
-            np.maximum(most_out, np.where(has_src & ~has_dst, link.payload_bytes, 0.0), out=most_out)
-        enter += most_in
-        leave += most_out
+    payload_by_source: dict[int, Floats] = {}
+    for link in graph.links:
+        payload = payload_by_source.setdefault(link.src, np.zeros(size))
+        payload[link.dst] = max(payload[link.dst], link.payload_bytes)
+    for src, payload in payload_by_source.items():
+        # Runs that start behind the source, and those that hold it and end before some layer that reads it.
+        behind = np.triu(np.broadcast_to(payload, (size, size)))[src + 1 :]
+        enter[src + 1 :, 1:] += np.maximum.accumulate(behind, axis=1)[:, :-1]
+        leave[: src + 1, src + 1 :] += np.maximum.accumulate(payload[::-1])[::-1][src + 1 :]
     return enter, leave
 
 

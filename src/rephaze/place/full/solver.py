@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from rephaze.place.full.branching import BranchingSolver
-from rephaze.place.full.least_time import ROUNDING
+from rephaze.place.full.least_time import MEMORY_ROUNDING, ROUNDING
 from rephaze.place.full.legality import graph_like
 from rephaze.place.full.line_solver import LineSolver
 from rephaze.place.full.lines import Times, is_line, times_of
@@ -15,9 +15,8 @@ from rephaze.place.full.price import price_full_plan
 from rephaze.place.full.times import LayerTimes, checked_times, recorded_times, retimed_graph
 from rephaze.types.full import FullPlan, FullPrice, FullProblem, PipelineSchedule
 from rephaze.types.placement import SolveStatus
+from rephaze.types.stopping import UNSTOPPED, StopSignal
 
-MEMORY_ROUNDING = 1e-12
-"""Relative: what fits to the last byte is priced in another order of sums."""
 EQUAL_BLOCKS_SCOPE = (
     "cuts into stages or chunks of equal numbers of repeated blocks, the first and the last may have fewer; "
     "layers that are no blocks go with the block before them"
@@ -68,27 +67,38 @@ class FullPlacer:
 
     def __init__(self, problem: FullProblem) -> None:
         self.problem = problem
-        self._positions = [g for g, graph in enumerate(problem.graphs) if is_line(graph)]
+        are_lines = [is_line(graph) for graph in problem.graphs]
+        self._positions = [g for g, has_line in enumerate(are_lines) if has_line]
         graphs = [problem.graphs[g] for g in self._positions]
         self._lines = LineSolver(problem, graphs) if graphs else None
         self._branching = {
-            g: BranchingSolver(problem, graph) for g, graph in enumerate(problem.graphs) if not is_line(graph)
+            g: BranchingSolver(problem, problem.graphs[g]) for g, has_line in enumerate(are_lines) if not has_line
         }
         self._recorded: Times | None = None
 
-    def solve(self, cutoff_s: float = math.inf, times: Sequence[LayerTimes] | None = None) -> FullPlacement:
+    def solve(
+        self,
+        cutoff_s: float = math.inf,
+        times: Sequence[LayerTimes] | None = None,
+        stop: StopSignal = UNSTOPPED,
+    ) -> FullPlacement:
         """The best plan over all graphs, layouts and cuts.
 
         Args:
             cutoff_s: Only plans faster than this are of use: without one the status is ``CUTOFF``.
             times: One for each graph, instead of those of its records.
+            stop: When to end without an answer; looked at between graphs, and often in those that branch.
+
+        Raises:
+            StoppedError: The work was cut.
         """
+        stop.check()
         if times is not None:
             times = self._checked(times)
         found = self._solve_lines(cutoff_s, times)
         for g in self._branching:
             limit_s = found.best.batch_s if found.best else cutoff_s
-            found = found.joined(self._solve_branching(g, limit_s, times))
+            found = found.joined(self._solve_branching(g, limit_s, times, stop))
         best = self._plainly_named(found.best, times)
         # Bounds are lowered for rounding; so is what they are held against.
         limit_s = (best.batch_s if best else cutoff_s) * (1 - 2 * ROUNDING)
@@ -111,13 +121,13 @@ class FullPlacer:
             return FullPlacement(status=status, bound_s=bound_s, best=None, scope=scope)
         return FullPlacement(status=SolveStatus.OPTIMAL, bound_s=best.batch_s, best=best, scope=scope)
 
-    def bound_s(self, cutoff_s: float, times: Sequence[LayerTimes]) -> float:
+    def bound_s(self, cutoff_s: float, times: Sequence[LayerTimes], stop: StopSignal = UNSTOPPED) -> float:
         """A time no plan of the scope beats; ``cutoff_s`` if it is no less, infinite where none fits.
 
         Spares the price of the plan it comes from: with times that are bounds nobody will run it.
         """
         if self._lines is None or self._branching:
-            found = self.solve(cutoff_s, times)
+            found = self.solve(cutoff_s, times, stop)
             return math.inf if found.best is None and found.scope and found.reason else found.bound_s
         line_times = times_of(self._checked(times))
         memory_bytes = self.problem.device_memory_bytes * (1 + MEMORY_ROUNDING)
@@ -133,15 +143,30 @@ class FullPlacer:
             return math.inf
         return cutoff_s
 
-    def is_there(self, cutoff_s: float, times: Sequence[LayerTimes]) -> bool:
+    def is_there(self, cutoff_s: float, times: Sequence[LayerTimes], stop: StopSignal = UNSTOPPED) -> bool:
         """Whether a plan below the cutoff may exist within the scope of ``solve``; False is certain."""
-        if self._lines is None or self._branching or math.isinf(cutoff_s):
-            return self.bound_s(cutoff_s, times) < cutoff_s
+        if math.isinf(cutoff_s):
+            return self.bound_s(cutoff_s, times, stop) < cutoff_s
+        times = self._checked(times)
         memory_bytes = self.problem.device_memory_bytes * (1 + MEMORY_ROUNDING)
         # What is as fast as the cutoff but for rounding may be below it.
         limit_s = cutoff_s * (1 + 2 * ROUNDING)
-        answer = self._lines.solve(times_of(self._checked(times)), limit_s, memory_bytes, any_will_do=True)
-        return answer.plan is not None or answer.unsolved_s < limit_s
+        if self._lines is not None:
+            line_times = times_of([times[g] for g in self._positions])
+            answer = self._lines.solve(line_times, limit_s, memory_bytes, any_will_do=True)
+            if answer.plan is not None or answer.unsolved_s < limit_s:
+                return True
+        for g, solver in self._branching.items():
+            # Most often a plan along the file's order will do.
+            answer = solver.lines.solve(times_of([times[g]]), limit_s, memory_bytes, any_will_do=True)
+            if answer.plan is not None:
+                return True
+        return any(self._may_beat(g, cutoff_s, times, stop) for g in self._branching)
+
+    def _may_beat(self, g: int, cutoff_s: float, times: Sequence[LayerTimes], stop: StopSignal) -> bool:
+        """Whether a graph that branches may have a plan below the cutoff."""
+        found = self._solve_branching(g, cutoff_s, times, stop)
+        return found.best is not None or found.unsolved_s < cutoff_s * (1 - 2 * ROUNDING)
 
     def _checked(self, times: Sequence[LayerTimes]) -> list[LayerTimes]:
         return [checked_times(graph, given) for graph, given in zip(self.problem.graphs, times, strict=True)]
@@ -158,21 +183,27 @@ class FullPlacer:
             line_times = self._recorded
         return self._best_line(self._lines, self._positions, cutoff_s, line_times, times)
 
-    def _solve_branching(self, g: int, cutoff_s: float, times: Sequence[LayerTimes] | None) -> _Found:
+    def _solve_branching(
+        self, g: int, cutoff_s: float, times: Sequence[LayerTimes] | None, stop: StopSignal
+    ) -> _Found:
         """The best plan of a graph that branches."""
-        solver = self._branching[g] if times is None else self._branching[g].retimed(times[g])
-        answer = solver.solve(cutoff_s)
+        solver = self._branching[g]
+        line_times = times_of([recorded_times(self.problem.graphs[g]) if times is None else times[g]])
+        # Stages along the file's order are soon found, and often the best there are.
+        along = self._best_line(solver.lines, [g], cutoff_s, line_times, times)
+        limit_s = along.best.batch_s if along.best else cutoff_s
+        answer = solver.solve(limit_s, None if times is None else times[g], stop)
         found = _Found(
-            best=answer.best, open_s=answer.open_s, unsolved_s=answer.unsolved_s, may_exist=answer.may_exist
+            best=answer.best or along.best,
+            open_s=answer.open_s,
+            unsolved_s=answer.unsolved_s,
+            may_exist=answer.may_exist or along.may_exist,
         )
-        limit_s = answer.best.batch_s if answer.best else cutoff_s
+        limit_s = found.best.batch_s if found.best else cutoff_s
         if answer.open_s >= limit_s:
             return found
         # Too many interleaved cuts: those along the file's order are cuts of a line.
-        options = replace(self.problem.options, schedule=(PipelineSchedule.INTERLEAVED,))
-        lines = LineSolver(replace(self.problem, options=options), [self.problem.graphs[g]])
-        line_times = times_of([recorded_times(self.problem.graphs[g]) if times is None else times[g]])
-        return found.joined(self._best_line(lines, [g], limit_s, line_times, times))
+        return found.joined(self._best_line(solver.interleaved_lines, [g], limit_s, line_times, times))
 
     def _best_line(
         self,

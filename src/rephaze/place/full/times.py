@@ -6,6 +6,7 @@ Axis letters: v = layer, k = point of ``keep``.
 from __future__ import annotations
 
 from dataclasses import replace
+from operator import attrgetter
 from typing import NamedTuple
 
 import numpy as np
@@ -15,6 +16,9 @@ from rephaze.errors import SpecError
 from rephaze.types.full import FullGraph, KeepPoint
 
 Floats = NDArray[np.float64]
+
+
+_TIMES = attrgetter("forward_s", "backward_s", "weight_backward_s", "keep")
 
 
 class LayerTimes(NamedTuple):
@@ -30,20 +34,18 @@ class LayerTimes(NamedTuple):
 
 def recorded_times(graph: FullGraph) -> LayerTimes:
     """The times of a graph's records."""
-    layers = graph.layers
+    forward_s, backward_s, weight_backward_s, keeps = zip(*map(_TIMES, graph.layers), strict=True)
     # Most layers share their points with others: each list is read once.
-    position: dict[int, int] = {}
-    lists: list[tuple[KeepPoint, ...]] = []
-    for layer in layers:
-        if position.setdefault(id(layer.keep), len(lists)) == len(lists):
-            lists.append(layer.keep)
-    num_points = max(len(keep) for keep in lists)
-    padded = [[*keep, *[keep[-1]] * (num_points - len(keep))] for keep in lists]
-    of_v = np.array([position[id(layer.keep)] for layer in layers], dtype=np.int64)
+    of_layer = list(map(id, keeps))
+    lists = dict(zip(of_layer, keeps, strict=True))
+    position = {one: at for at, one in enumerate(lists)}
+    num_points = max(map(len, lists.values()))
+    padded = [[*keep, *[keep[-1]] * (num_points - len(keep))] for keep in lists.values()]
+    of_v = np.array([position[one] for one in of_layer], dtype=np.int64)
     return LayerTimes(
-        forward_s_v=np.array([layer.forward_s for layer in layers], dtype=np.float64),
-        backward_s_v=np.array([layer.backward_s for layer in layers], dtype=np.float64),
-        weight_backward_s_v=np.array([layer.weight_backward_s or 0.0 for layer in layers], dtype=np.float64),
+        forward_s_v=np.array(forward_s, dtype=np.float64),
+        backward_s_v=np.array(backward_s, dtype=np.float64),
+        weight_backward_s_v=np.array([one or 0.0 for one in weight_backward_s], dtype=np.float64),
         replay_s_vk=np.array([[point.replay_s for point in row] for row in padded], dtype=np.float64)[of_v],
         kept_bytes_vk=np.array([[point.kept_bytes for point in row] for row in padded], dtype=np.float64)[of_v],
     )

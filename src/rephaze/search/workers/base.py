@@ -12,17 +12,22 @@ from itertools import accumulate
 from typing import Protocol
 
 from rephaze.measure.layer_bounds import ModelBounds
+from rephaze.search.box_evaluator import BoxEvaluator
 from rephaze.search.evaluator import SpaceEvaluator
-from rephaze.types.search import Evaluation, Unsettled
-from rephaze.types.stopping import StoppedError, StopSignal
+from rephaze.search.method import searches_boxes
+from rephaze.types.boxes import Expansion, Goal, OpenBox
+from rephaze.types.search import Evaluation, SearchSettings, Unsettled
+from rephaze.types.stopping import UNSTOPPED, StoppedError, StopSignal
 
 PIECES_PER_WORKER = 2
+PIECE_BOXES = 64
+"""Boxes expanded together."""
 STOP_GRACE_S = 2.0
 """What workers get to end their step once they must stop; then nobody waits for them any more."""
 
 
 class Workers(Protocol):
-    """Bounds and solves designs."""
+    """Bounds and solves designs, or boxes of them."""
 
     def unit_bounds(self, designs: Sequence[int]) -> list[ModelBounds]:
         """As ``SpaceEvaluator.unit_bounds``."""
@@ -38,16 +43,34 @@ class Workers(Protocol):
         """As ``SpaceEvaluator.evaluate``, one design after another."""
         ...
 
+    def expand(self, boxes: Sequence[OpenBox], goal: Goal) -> list[Expansion]:
+        """As ``BoxEvaluator.expand``."""
+        ...
+
+    def solve(self, boxes: Sequence[OpenBox], goal: Goal) -> Iterator[Evaluation | Unsettled]:
+        """As ``BoxEvaluator.solve``, one box after another."""
+        ...
+
     def close(self) -> None:
         """Let the workers go."""
         ...
 
 
 class InProcess:
-    """Everything in this process."""
+    """Everything in this process: a list of designs, or boxes of them, as the search is."""
 
-    def __init__(self, evaluator: SpaceEvaluator, stop: StopSignal) -> None:
-        self._evaluator, self._stop = evaluator, stop
+    def __init__(self, evaluator: SpaceEvaluator | BoxEvaluator, stop: StopSignal) -> None:
+        self._any, self._stop = evaluator, stop
+
+    @property
+    def _evaluator(self) -> SpaceEvaluator:
+        assert isinstance(self._any, SpaceEvaluator)
+        return self._any
+
+    @property
+    def _boxes(self) -> BoxEvaluator:
+        assert isinstance(self._any, BoxEvaluator)
+        return self._any
 
     def unit_bounds(self, designs: Sequence[int]) -> list[ModelBounds]:
         """As ``SpaceEvaluator.unit_bounds``."""
@@ -64,8 +87,22 @@ class InProcess:
         for design, own in zip(designs, bounds, strict=True):
             yield self._evaluator.evaluate(design, own, cutoff, self._stop)
 
+    def expand(self, boxes: Sequence[OpenBox], goal: Goal) -> list[Expansion]:
+        """As ``BoxEvaluator.expand``, a piece at a time."""
+        return [one for piece in box_pieces(boxes) for one in self._boxes.expand(piece, goal, self._stop)]
+
+    def solve(self, boxes: Sequence[OpenBox], goal: Goal) -> Iterator[Evaluation | Unsettled]:
+        """One box after another."""
+        for box in boxes:
+            yield self._boxes.solve(box, goal, self._stop)
+
     def close(self) -> None:
         """Nothing to let go."""
+
+
+def make_evaluator(settings: SearchSettings, stop: StopSignal = UNSTOPPED) -> SpaceEvaluator | BoxEvaluator:
+    """The evaluator of a search, as it goes through its space."""
+    return BoxEvaluator(settings, stop) if searches_boxes(settings) else SpaceEvaluator(settings, stop)
 
 
 class Patience:
@@ -83,6 +120,11 @@ class Patience:
             self._over_since = time.monotonic()
         if time.monotonic() - self._over_since > STOP_GRACE_S:
             raise StoppedError
+
+
+def box_pieces(boxes: Sequence[OpenBox]) -> list[Sequence[OpenBox]]:
+    """Boxes in pieces that do not depend on who works: bounds of a piece are found together."""
+    return [boxes[start : start + PIECE_BOXES] for start in range(0, len(boxes), PIECE_BOXES)]
 
 
 def split_designs(designs: Sequence[int], num_pieces: int) -> list[list[int]]:

@@ -18,18 +18,23 @@ from urllib.parse import urlsplit
 
 from rephaze.errors import MissingExtraError, RunError, SpecError
 from rephaze.measure.layer_bounds import ModelBounds, joined_bounds
-from rephaze.search.workers.base import PIECES_PER_WORKER, Patience, split_bounds, split_designs
+from rephaze.search.workers.base import PIECES_PER_WORKER, Patience, box_pieces, split_bounds, split_designs
 from rephaze.search.workers.dask_tasks import (
     Reply,
     bound_designs,
+    expand_boxes,
     forget,
     job_text,
     packed_bounds,
+    packed_boxes,
+    packed_goal,
     sharpen_designs,
+    solve_box,
     solve_design,
     unpacked_bounds,
 )
 from rephaze.store.record_json import from_json
+from rephaze.types.boxes import Expansion, Goal, OpenBox
 from rephaze.types.search import Evaluation, SearchSettings, Unsettled
 from rephaze.types.stopping import UNSTOPPED, StoppedError, StopSignal
 from rephaze.workload.zoo import ZOO_NAMES
@@ -116,6 +121,27 @@ class DaskWorkers:
                 yield self._as_named(from_json(Evaluation, json.loads(reply["evaluation"])))
             else:
                 yield Unsettled(design=design, bound=(reply or {}).get("open_bound", math.inf))
+
+    def expand(self, boxes: Sequence[OpenBox], goal: Goal) -> list[Expansion]:
+        """As ``BoxEvaluator.expand``, pieces side by side."""
+        calls = [(packed_boxes(piece), packed_goal(goal)) for piece in box_pieces(boxes)]
+        found: list[Expansion] = []
+        for reply in self._replies(expand_boxes, calls):
+            if reply is None or "stopped" in reply:
+                raise StoppedError
+            found.extend(from_json(Expansion, one) for one in json.loads(reply["expansions"]))
+        return found
+
+    def solve(self, boxes: Sequence[OpenBox], goal: Goal) -> Iterator[Evaluation | Unsettled]:
+        """Designs side by side; answers in the order asked. ``StoppedError`` for one nobody waits for."""
+        calls = [(packed_boxes([box]), packed_goal(goal)) for box in boxes]
+        for reply in self._replies(solve_box, calls):
+            if reply is None or "stopped" in reply:
+                raise StoppedError
+            if "evaluation" in reply:
+                yield self._as_named(from_json(Evaluation, json.loads(reply["evaluation"])))
+            else:
+                yield Unsettled(design=reply["design"], bound=reply["open_bound"])
 
     def close(self) -> None:
         """Let the cluster forget the search; the cluster itself stays."""

@@ -18,16 +18,19 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
 from threading import Lock
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
 from rephaze.errors import RephazeError, RunError
 from rephaze.measure.layer_bounds import ModelBounds
+from rephaze.search.box_evaluator import BoxEvaluator
 from rephaze.search.evaluator import SpaceEvaluator
 from rephaze.search.provenance import versions_of
+from rephaze.search.workers.base import make_evaluator
 from rephaze.search.workers.warmup import use_one_thread
 from rephaze.store.record_json import canonical_text, from_json, json_text, to_json
+from rephaze.types.boxes import Goal, OpenBox
 from rephaze.types.run_record import RunVersions
 from rephaze.types.search import SearchSettings, Unsettled
 from rephaze.types.stopping import StoppedError, StopSignal
@@ -37,6 +40,8 @@ Packed = dict[str, tuple[Sequence[int], bytes]]
 Reply = dict[str, Any]
 """``refused`` (why), ``stopped`` (out of time), or what was asked for: ``bounds``, ``evaluation``, or
 ``open_bound`` of a design left unsettled."""
+
+RecordT = TypeVar("RecordT")
 
 MAX_JOBS = 2
 """Jobs a worker keeps ready: a driver that was killed never says that it is done."""
@@ -115,6 +120,57 @@ def solve_design(
     return _answered(job, solve, time_left_s)
 
 
+def expand_boxes(job: str, boxes: str, goal: str, time_left_s: float = math.inf) -> Reply:
+    """``expansions``: the text of what ``BoxEvaluator.expand`` gives.
+
+    Args:
+        job: The search.
+        boxes: What ``packed_boxes`` made.
+        goal: What ``packed_goal`` made.
+        time_left_s: From now.
+    """
+
+    def expand(evaluator: BoxEvaluator, stop: StopSignal) -> Reply:
+        found = evaluator.expand(_unpacked(OpenBox, boxes), from_json(Goal, json.loads(goal)), stop)
+        return {"expansions": json_text([to_json(one) for one in found])}
+
+    return _answered_by_boxes(job, expand, time_left_s)
+
+
+def solve_box(job: str, boxes: str, goal: str, time_left_s: float = math.inf) -> Reply:
+    """``evaluation``: the text of what ``BoxEvaluator.solve`` gives for the one box.
+
+    Args:
+        job: The search.
+        boxes: What ``packed_boxes`` made of one.
+        goal: What ``packed_goal`` made.
+        time_left_s: From now.
+    """
+
+    def solve(evaluator: BoxEvaluator, stop: StopSignal) -> Reply:
+        (box,) = _unpacked(OpenBox, boxes)
+        found = evaluator.solve(box, from_json(Goal, json.loads(goal)), stop)
+        if isinstance(found, Unsettled):
+            return {"open_bound": found.bound, "design": found.design}
+        return {"evaluation": json_text(to_json(found))}
+
+    return _answered_by_boxes(job, solve, time_left_s)
+
+
+def packed_boxes(boxes: Sequence[OpenBox]) -> str:
+    """Boxes as text."""
+    return json_text([to_json(box) for box in boxes])
+
+
+def packed_goal(goal: Goal) -> str:
+    """A goal as text."""
+    return json_text(to_json(goal))
+
+
+def _unpacked(kind: type[RecordT], text: str) -> list[RecordT]:
+    return [from_json(kind, one) for one in json.loads(text)]
+
+
 def forget(job: str) -> None:
     """Let go of what was prepared for a job."""
     with _one_task:
@@ -139,10 +195,28 @@ def unpacked_bounds(packed: Packed) -> ModelBounds:
 
 _one_task = Lock()
 """Memos and compiled loops are made for one thread: a worker with several takes one task at a time."""
-_evaluators: OrderedDict[str, SpaceEvaluator] = OrderedDict()
+_evaluators: OrderedDict[str, SpaceEvaluator | BoxEvaluator] = OrderedDict()
 
 
 def _answered(job: str, answer: Callable[[SpaceEvaluator, StopSignal], Reply], time_left_s: float) -> Reply:
+    def of_list(evaluator: SpaceEvaluator | BoxEvaluator, stop: StopSignal) -> Reply:
+        assert isinstance(evaluator, SpaceEvaluator)
+        return answer(evaluator, stop)
+
+    return _answered_by_any(job, of_list, time_left_s)
+
+
+def _answered_by_boxes(job: str, answer: Callable[[BoxEvaluator, StopSignal], Reply], time_left_s: float) -> Reply:
+    def of_boxes(evaluator: SpaceEvaluator | BoxEvaluator, stop: StopSignal) -> Reply:
+        assert isinstance(evaluator, BoxEvaluator)
+        return answer(evaluator, stop)
+
+    return _answered_by_any(job, of_boxes, time_left_s)
+
+
+def _answered_by_any(
+    job: str, answer: Callable[[SpaceEvaluator | BoxEvaluator, StopSignal], Reply], time_left_s: float
+) -> Reply:
     stop = StopSignal(time.perf_counter() + time_left_s)
     with _one_task:
         try:
@@ -154,12 +228,12 @@ def _answered(job: str, answer: Callable[[SpaceEvaluator, StopSignal], Reply], t
             return {"refused": f"process {os.getpid()} on {platform.node()}: {error}"}
 
 
-def _evaluator(job: str, stop: StopSignal) -> SpaceEvaluator:
+def _evaluator(job: str, stop: StopSignal) -> SpaceEvaluator | BoxEvaluator:
     if job in _evaluators:
         _evaluators.move_to_end(job)
         return _evaluators[job]
     _check_same(json.loads(job))
-    evaluator = SpaceEvaluator(from_json(SearchSettings, json.loads(job)["settings"]), stop)
+    evaluator = make_evaluator(from_json(SearchSettings, json.loads(job)["settings"]), stop)
     _evaluators[job] = evaluator
     while len(_evaluators) > MAX_JOBS:
         _evaluators.popitem(last=False)

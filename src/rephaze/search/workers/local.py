@@ -14,9 +14,17 @@ from typing import Any, TypeVar
 
 from rephaze.errors import RunError
 from rephaze.measure.layer_bounds import ModelBounds, joined_bounds
-from rephaze.search.evaluator import SpaceEvaluator
-from rephaze.search.workers.base import PIECES_PER_WORKER, InProcess, Patience, split_bounds, split_designs
+from rephaze.search.workers.base import (
+    PIECES_PER_WORKER,
+    InProcess,
+    Patience,
+    box_pieces,
+    make_evaluator,
+    split_bounds,
+    split_designs,
+)
 from rephaze.search.workers.warmup import WARM_UPS, use_one_thread
+from rephaze.types.boxes import Expansion, Goal, OpenBox
 from rephaze.types.search import Evaluation, SearchSettings, Unsettled
 from rephaze.types.stopping import StoppedError, StopSignal
 
@@ -77,6 +85,21 @@ class LocalProcesses:
             except StoppedError:
                 yield Unsettled(design=design, bound=math.inf)
 
+    def expand(self, boxes: Sequence[OpenBox], goal: Goal) -> list[Expansion]:
+        """As ``BoxEvaluator.expand``, pieces side by side."""
+        found: list[Expansion] = []
+        for asked in self._submit(_expand, [(piece, goal) for piece in box_pieces(boxes)]):
+            expanded = self._reply(asked)
+            if expanded is None:
+                raise StoppedError
+            found.extend(expanded)
+        return found
+
+    def solve(self, boxes: Sequence[OpenBox], goal: Goal) -> Iterator[Evaluation | Unsettled]:
+        """Designs side by side; answers in the order asked. ``StoppedError`` for one nobody waits for."""
+        for asked in self._submit(_solve, [(box, goal) for box in boxes]):
+            yield self._reply(asked)
+
     def _joined(self, pieces: Sequence[Future[list[ModelBounds] | None]]) -> list[ModelBounds]:
         found = []
         for asked in pieces:
@@ -121,7 +144,7 @@ def _start(settings: SearchSettings, deadline_s: float, order: Any) -> None:
     global _worker
     use_one_thread()
     Thread(target=_end_with_the_driver, args=(order,), daemon=True).start()
-    _worker = InProcess(SpaceEvaluator(settings), StopSignal(deadline_s, lambda: order.value != GO_ON))
+    _worker = InProcess(make_evaluator(settings), StopSignal(deadline_s, lambda: order.value != GO_ON))
 
 
 def _warm(number: int) -> None:
@@ -157,6 +180,19 @@ def _sharpened(designs: list[int], bounds: list[ModelBounds], cutoff: float) -> 
 def _evaluate(design: int, bounds: list[ModelBounds], cutoff: float) -> Evaluation | Unsettled:
     assert _worker is not None
     return next(_worker.evaluate([design], [bounds], cutoff))
+
+
+def _expand(boxes: Sequence[OpenBox], goal: Goal) -> list[Expansion] | None:
+    assert _worker is not None
+    try:
+        return _worker.expand(boxes, goal)
+    except StoppedError:
+        return None
+
+
+def _solve(box: OpenBox, goal: Goal) -> Evaluation | Unsettled:
+    assert _worker is not None
+    return next(_worker.solve([box], goal))
 
 
 def _lost() -> RunError:

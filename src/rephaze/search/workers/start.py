@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from rephaze.search.box_evaluator import BoxEvaluator
 from rephaze.search.evaluator import SpaceEvaluator
 from rephaze.search.workers.base import InProcess, Workers
 from rephaze.search.workers.local import LocalProcesses
@@ -10,7 +11,11 @@ from rephaze.types.stopping import StopSignal
 
 
 def start_workers(
-    settings: SearchSettings, evaluator: SpaceEvaluator, num_workers: int, dask: str | None, stop: StopSignal
+    settings: SearchSettings,
+    evaluator: SpaceEvaluator | BoxEvaluator,
+    num_workers: int,
+    dask: str | None,
+    stop: StopSignal,
 ) -> Workers:
     """Workers for a search: those of a Dask scheduler, or processes here; one works in this process."""
     if dask is not None:

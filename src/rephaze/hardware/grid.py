@@ -1,0 +1,233 @@
+"""A design space as a grid that nobody enumerates: positions along its fields, and boxes of positions.
+
+A box is a range of positions in every field. More of any field never slows a plan (docs/proof.md, 4.7), and never
+makes a chip smaller, cheaper or cooler. So its small corner, the first position of every field, says whether
+anything in the box keeps to the limits; and no design in it is faster than its large corner, each field at the
+last position that still fits beside the small corner's others.
+
+Axis letters: f = field, b = box, c = chip.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from functools import cached_property
+from itertools import product
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rephaze.hardware.area import chip_area
+from rephaze.hardware.energy import full_power
+from rephaze.hardware.space import holds
+from rephaze.hardware.template import build_chips
+from rephaze.types.chip import Chip, ChipTable
+from rephaze.types.space import Comparison, Constraint, DesignSpace
+
+Ints = NDArray[np.int64]
+Floats = NDArray[np.float64]
+Flags = NDArray[np.bool_]
+
+FIELDS = (
+    "num_tensor_cores",
+    "tensor_width",
+    "tensor_depth",
+    "num_vector_cores",
+    "vector_lanes",
+    "global_buffer_bytes",
+    "num_hbm_stacks",
+)
+"""What a space varies, in the order of a position."""
+SIDES = ("tensor_width", "tensor_depth")
+
+AREA_LIMIT, AREA_FLOOR, POWER_LIMIT, CONSTRAINTS = "area limit", "area floor", "power limit", "constraints"
+LIMITS = (AREA_LIMIT, AREA_FLOOR, POWER_LIMIT, CONSTRAINTS)
+"""What may leave no design in a box."""
+
+
+class Boxes(NamedTuple):
+    """Ranges of positions; first and last both belong to the box."""
+
+    first_bf: Ints
+    last_bf: Ints
+
+    def take(self, index: NDArray[np.intp] | Flags) -> Boxes:
+        """Some of the boxes."""
+        return Boxes(self.first_bf[index], self.last_bf[index])
+
+
+class Corners(NamedTuple):
+    """Of boxes: the largest position of each field that fits, and what forbids every design, if something does."""
+
+    large_bf: Ints
+    closed_by_b: Ints
+    """Position in ``LIMITS``, or -1."""
+
+    @property
+    def is_open_b(self) -> Flags:
+        """Whether some design may keep to the limits."""
+        return self.closed_by_b < 0
+
+
+@dataclass(frozen=True, eq=False)
+class DesignGrid:
+    """The grid of a space."""
+
+    space: DesignSpace
+
+    @cached_property
+    def values(self) -> tuple[Ints, ...]:
+        """Of each field, by position: in order within every run a box may span."""
+        return tuple(np.concatenate(self._runs(field)) for field in FIELDS)
+
+    @cached_property
+    def shape(self) -> tuple[int, ...]:
+        """Positions of each field."""
+        return tuple(len(values) for values in self.values)
+
+    @property
+    def num_points(self) -> int:
+        """Designs, whether they keep to the limits or not."""
+        return math.prod(self.shape)
+
+    def roots(self) -> Boxes:
+        """Boxes that cover the grid, each as large as a box may be."""
+        ranges = []
+        for field in FIELDS:
+            ends = np.cumsum([len(run) for run in self._runs(field)]).tolist()
+            ranges.append([(start, end - 1) for start, end in zip([0, *ends], ends, strict=False)])
+        boxes = np.array(list(product(*ranges)), dtype=np.int64)
+        return Boxes(np.ascontiguousarray(boxes[:, :, 0]), np.ascontiguousarray(boxes[:, :, 1]))
+
+    def design_at(self, position: tuple[int, ...]) -> int:
+        """The number of the design at a position."""
+        number = 0
+        for at, size in zip(position, self.shape, strict=True):
+            number = number * size + int(at)
+        return number
+
+    def position_of(self, design: int) -> tuple[int, ...]:
+        """Where the design of a number is."""
+        found = []
+        for size in reversed(self.shape):
+            design, at = divmod(design, size)
+            found.append(at)
+        return tuple(reversed(found))
+
+    def chips(self, at_cf: Ints) -> ChipTable:
+        """The chips at some positions."""
+        columns = {field: self.values[f][at_cf[:, f]] for f, field in enumerate(FIELDS)}
+        if self.space.vector_lanes is None:
+            columns["vector_lanes"] = columns["tensor_width"]
+        options = self.space.hbm_bytes_options
+        return build_chips(**columns, template=self.space.template, hbm_bytes=max(options) if options else None)
+
+    def chip(self, design: int) -> Chip:
+        """The chip of a number, named by it."""
+        found = self.chips(np.array([self.position_of(design)], dtype=np.int64))
+        return found.chip(0, name=f"design-{design}")
+
+    def area_um2(self, at_cf: Ints) -> Floats:
+        """Areas under the space's model."""
+        return chip_area(self.chips(at_cf), self.space.area_model).total_um2_c
+
+    def corners(self, boxes: Boxes) -> Corners:
+        """What may be in each box."""
+        small = self.chips(boxes.first_bf)
+        closed_by_b = np.full(len(boxes.first_bf), -1, dtype=np.int64)
+        for at, is_broken_b in (
+            (LIMITS.index(CONSTRAINTS), ~self._may_hold(boxes)),
+            (LIMITS.index(AREA_FLOOR), self._is_below_floor(boxes)),
+            (LIMITS.index(POWER_LIMIT), ~self._is_cool(small)),
+            (LIMITS.index(AREA_LIMIT), ~self._is_small(small)),
+        ):
+            closed_by_b[is_broken_b] = at
+        large_bf = boxes.last_bf.copy()
+        is_open_b = closed_by_b < 0
+        if is_open_b.any():
+            large_bf[is_open_b] = self._largest(boxes.take(is_open_b))
+        return Corners(large_bf, closed_by_b)
+
+    def is_design(self, at_cf: Ints) -> Flags:
+        """Which positions keep to all limits."""
+        return self.corners(Boxes(at_cf, at_cf)).is_open_b
+
+    def _largest(self, boxes: Boxes) -> Ints:
+        """Of each field the last position that fits beside the small corner's others."""
+        largest_bf = boxes.last_bf.copy()
+        for f in range(len(FIELDS)):
+            low_b, high_b = boxes.first_bf[:, f].copy(), boxes.last_bf[:, f].copy()
+            while (is_sought_b := low_b < high_b).any():
+                middle_b = (low_b + high_b + 1) // 2
+                tried_bf = boxes.first_bf.copy()
+                tried_bf[:, f] = middle_b
+                chips = self.chips(tried_bf)
+                fits_b = self._is_small(chips) & self._is_cool(chips)
+                low_b = np.where(is_sought_b & fits_b, middle_b, low_b)
+                high_b = np.where(is_sought_b & ~fits_b, middle_b - 1, high_b)
+            largest_bf[:, f] = low_b
+        return largest_bf
+
+    def _is_small(self, chips: ChipTable) -> Flags:
+        found: Flags = chip_area(chips, self.space.area_model).total_um2_c <= self.space.area_limit_um2
+        return found
+
+    def _is_cool(self, chips: ChipTable) -> Flags:
+        if math.isinf(self.space.power_limit_w):
+            return np.ones(len(chips), dtype=np.bool_)
+        found: Flags = full_power(chips, self.space.area_model).total_w_c <= self.space.power_limit_w
+        return found
+
+    def _is_below_floor(self, boxes: Boxes) -> Flags:
+        """Whether every chip is: but those with a single tensor or vector core may be as small as they like."""
+        if not self.space.area_floor_um2:
+            return np.zeros(len(boxes.first_bf), dtype=np.bool_)
+        small, large = self.chips(boxes.first_bf), self.chips(boxes.last_bf)
+        is_below_b = chip_area(large, self.space.area_model).total_um2_c < self.space.area_floor_um2
+        may_be_single_b = (small.num_tensor_cores == 1) | (small.num_vector_cores == 1)
+        found: Flags = is_below_b & ~may_be_single_b
+        return found
+
+    def _may_hold(self, boxes: Boxes) -> Flags:
+        found = np.ones(len(boxes.first_bf), dtype=np.bool_)
+        if self.space.constraints:
+            small, large = self.chips(boxes.first_bf), self.chips(boxes.last_bf)
+            for rule in self.space.constraints:
+                found &= _may_hold(rule, small, large)
+        return found
+
+    def _runs(self, field: str) -> list[Ints]:
+        """The values of a field, in runs of which a box may have any range."""
+        listed = getattr(self.space, field)
+        if listed is None:
+            return [np.zeros(1, dtype=np.int64)]
+        values = sorted(listed)
+        if field not in SIDES:
+            return [np.array(values, dtype=np.int64)]
+        # A side of another kind may be slower when it grows a little.
+        regular = [value for value in values if is_regular_side(value)]
+        others = [value for value in values if not is_regular_side(value)]
+        runs = [regular] if regular else []
+        return [np.array(run, dtype=np.int64) for run in (*runs, *([value] for value in others))]
+
+
+def is_regular_side(side: int) -> bool:
+    """Whether every longer side of an array is as fast: 2^i and 3 * 2^i are."""
+    odd = side
+    while odd % 2 == 0:
+        odd //= 2
+    return odd in (1, 3)
+
+
+def _may_hold(rule: Constraint, small: ChipTable, large: ChipTable) -> Flags:
+    """Whether a rule may hold between two chips: a product of fields rises with every one of them."""
+    least_left, most_left = (small, large) if rule.left_factor >= 0 else (large, small)
+    least_right, most_right = (small, large) if rule.right_factor >= 0 else (large, small)
+    if rule.comparison in (Comparison.AT_MOST, Comparison.BELOW):
+        return holds(rule, least_left, most_right)
+    if rule.comparison in (Comparison.AT_LEAST, Comparison.ABOVE):
+        return holds(rule, most_left, least_right)
+    at_most, at_least = (replace(rule, comparison=one) for one in (Comparison.AT_MOST, Comparison.AT_LEAST))
+    return holds(at_most, least_left, most_right) & holds(at_least, most_left, least_right)

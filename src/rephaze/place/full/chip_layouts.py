@@ -1,0 +1,304 @@
+"""Layouts of one graph that fit, for the bounds of many chips: those with the least work a device first.
+
+They are listed as far as some chip's bound needs them: what follows has more work a device than its best takes.
+
+Axis letters: i = item, n = layout, m = (dp, pp) of layouts, q = figure.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rephaze.compiled import inner_in_place, kernel_in_place, unfolded
+from rephaze.place.full import line_items as codes
+from rephaze.place.full.least_time import INTERLEAVED, LinkTimes, Shape
+from rephaze.place.full.line_fits import Asked, can_be_cut
+from rephaze.place.full.line_items import (
+    NUM_ITEM,
+    NUM_LAYOUT,
+    Tables,
+    item_shape,
+    layout_costs,
+    list_items,
+    list_layouts,
+    most_items,
+)
+from rephaze.place.full.line_layouts import Choices, Totals, graph_totals, layout_links
+from rephaze.place.full.line_memory import fits_on_average, least_kept_bytes
+from rephaze.place.full.lines import Line, Lines, Times, line_of
+from rephaze.place.full.rates import MAX_SIZES
+from rephaze.place.full.spans import NUM_LINKS, NUM_POINT, Costs
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+NUM_SHAPE = 3
+CHUNKS, SCHEDULE, GATHERS = range(NUM_SHAPE)
+NUM_LINK_TIMES = 12
+NUM_HELD = 4
+"""Bytes held of a byte of parameters, of experts, of two neighbours, of the largest layer."""
+NUM_KEPT = 2
+"""Points of ``keep`` that memory is looked at with."""
+FIRST_ITEMS = 48
+"""That are listed at once at first; then as many as there are already."""
+FIRST_LAYOUTS = 1 << 10
+"""There is room for at first."""
+NUM_KNOWN = 8
+"""Layouts of an item that are remembered to fit, and not to."""
+NEVER, EVER = 0, 1
+ITEMS = -1
+"""Instead of a (dp, pp): all of them."""
+FIRST = unfolded(0)
+"""The one graph, and no layout."""
+
+
+class Space(NamedTuple):
+    """What layouts are made from, and the line they cut."""
+
+    lines: Lines
+    times: Times
+    tables: Tables
+    choices: Choices
+
+
+class Classes(NamedTuple):
+    """Layouts that fit, by (dp, pp)."""
+
+    row_nq: Ints
+    """Item and layout as ``line_items`` lists them."""
+    shape_nq: Ints
+    link_nq: Floats
+    """Fields of ``LinkTimes``; then what is held of parameters."""
+    pp_m: Ints
+    count_m: Ints
+    """Microbatches of a replica."""
+    first_n_m: Ints
+    """Where the layouts of a (dp, pp) begin; one more entry at the end."""
+    overlap: bool
+
+
+class _Listing(NamedTuple):
+    """Items by (dp, pp), and the layouts that fit."""
+
+    item_iq: Ints
+    first_i_m: Ints
+    first_n_m: Ints
+    row_nq: Ints
+    shape_nq: Ints
+    link_nq: Floats
+
+
+class _Room(NamedTuple):
+    """Memory to list layouts."""
+
+    layout_yq: Ints
+    size_s: Ints
+    link_vq: Floats
+    """Transfers that take no time."""
+    run_kq: Floats
+    known_kbq: Floats
+    """What layouts of an item hold that do not fit, and that do."""
+    num_known_b: Ints
+
+
+class FittingLayouts:
+    """Layouts of the one graph of a space, more of them whenever they are asked for.
+
+    Args:
+        space: The graph; times are not looked at.
+        has_line: Stages are runs of its layers.
+    """
+
+    def __init__(self, space: Space, *, has_line: bool) -> None:
+        lines, tables, choices = space.lines, space.tables, space.choices
+        num_layers = len(lines.param_bytes_v)
+        self._space, self._has_line = space, has_line
+        self._totals = graph_totals(lines, space.times)
+        num_items = most_items(len(tables.degrees.dp_d), num_layers, len(choices.chunks))
+        self._first_i_m = self._first_n_m = np.zeros(1, dtype=np.int64)
+        self._item_iq = np.empty((num_items, NUM_ITEM), dtype=np.int64)
+        self._row_nq = np.empty((FIRST_LAYOUTS, NUM_ITEM + NUM_LAYOUT), dtype=np.int64)
+        self._shape_nq = np.empty((FIRST_LAYOUTS, NUM_SHAPE), dtype=np.int64)
+        self._link_nq = np.empty((FIRST_LAYOUTS, NUM_LINK_TIMES + NUM_HELD))
+        self._room = _Room(
+            layout_yq=np.empty((6 * MAX_SIZES, NUM_LAYOUT), dtype=np.int64),
+            size_s=np.zeros(MAX_SIZES, dtype=np.int64),
+            link_vq=np.zeros((num_layers + 1, NUM_LINKS)),
+            run_kq=np.zeros((NUM_KEPT, NUM_POINT)),
+            known_kbq=np.zeros((NUM_KNOWN, 2, NUM_HELD)),
+            num_known_b=np.zeros(2, dtype=np.int64),
+        )
+        item_iq = self._item_iq[: self._list(ITEMS, ITEMS)]
+        count_i = -(-int(lines.count_g[0]) // item_iq[:, codes.DP])
+        # By rising work of a device, the layouts of one (dp, pp) together.
+        order = np.lexsort((item_iq[:, codes.SCHEDULE], item_iq[:, codes.PP], count_i / item_iq[:, codes.PP]))
+        self._item_iq, count_i = np.ascontiguousarray(item_iq[order]), count_i[order]
+        pairs = np.stack([self._item_iq[:, codes.PP], count_i])
+        is_first = np.ones(len(order), dtype=np.bool_)
+        is_first[1:] = (pairs[:, 1:] != pairs[:, :-1]).any(axis=0)
+        self._first_i_m = np.append(np.flatnonzero(is_first), len(order)).astype(np.int64)
+        self._pp_m, self._count_m = (np.ascontiguousarray(row[is_first]) for row in pairs)
+        self._num_listed = 0
+        """Of the (dp, pp)."""
+        self._first_n_m = np.zeros(len(self._first_i_m), dtype=np.int64)
+
+    @property
+    def is_whole(self) -> bool:
+        """All are listed."""
+        return self._num_listed == len(self._pp_m)
+
+    @property
+    def num_layouts(self) -> int:
+        """Listed so far."""
+        return int(self._first_n_m[self._num_listed])
+
+    def classes(self) -> Classes:
+        """What is listed so far."""
+        m, n = self._num_listed, self.num_layouts
+        return Classes(
+            self._row_nq[:n],
+            self._shape_nq[:n],
+            self._link_nq[:n],
+            self._pp_m[:m],
+            self._count_m[:m],
+            self._first_n_m[: m + 1],
+            self._space.choices.figures.overlap,
+        )
+
+    def list_more(self) -> None:
+        """Twice as many, or all."""
+        listed = int(self._first_i_m[self._num_listed])
+        most = listed + max(listed, FIRST_ITEMS)
+        end_m = int(np.searchsorted(self._first_i_m, most, side="right")) - 1
+        end_m = min(max(end_m, self._num_listed + 1), len(self._pp_m))
+        while True:
+            self._num_listed = self._list(self._num_listed, end_m)
+            if self._num_listed == end_m:
+                return
+            self._row_nq, self._shape_nq, self._link_nq = (
+                np.concatenate([array, np.empty_like(array)])
+                for array in (self._row_nq, self._shape_nq, self._link_nq)
+            )
+
+    def _list(self, first_m: int, end_m: int) -> int:
+        listing = _Listing(
+            self._item_iq, self._first_i_m, self._first_n_m, self._row_nq, self._shape_nq, self._link_nq
+        )
+        return _list_fitting(self._space, self._totals, self._has_line, first_m, end_m, listing, self._room)
+
+
+@kernel_in_place
+def _list_fitting(
+    space: Space, totals: Totals, has_line: bool, first_m: int, end_m: int, listing: _Listing, room: _Room
+) -> int:
+    """List layouts of some (dp, pp) that may fit and are better than each other of their item in something.
+
+    Gives back the first (dp, pp) for which there was no room, or the end. Or lists the items, and gives back how
+    many: in one kernel, since a way in from Python with so many arrays takes a second to compile.
+    """
+    lines, tables, choices = space.lines, space.tables, space.choices
+    if first_m == ITEMS:
+        num_items, _ = list_items(FIRST, lines, tables, choices, 0.0, np.inf, listing.item_iq)
+        return num_items
+    total, line, link_nq = totals.total_gq[0], line_of(lines, space.times, FIRST), listing.link_nq
+    least_kept, layout_yq = least_kept_bytes(line), room.layout_yq
+    for m in range(first_m, end_m):
+        found = listing.first_n_m[m]
+        for i in range(listing.first_i_m[m], listing.first_i_m[m + 1]):
+            item, first = listing.item_iq[i], found
+            shape = item_shape(item, lines.count_g[0], choices.figures.overlap)
+            room.num_known_b[:] = 0
+            num_layouts = list_layouts(
+                item, lines.cp_g[0], lines.orders_g[0], tables.degrees, choices, room.size_s, layout_yq
+            )
+            if found + num_layouts > len(link_nq):
+                return m
+            for y in range(num_layouts):
+                costs = layout_costs(
+                    item, layout_yq[y], lines.tp_g[0], lines.cp_g[0], lines.experts_g[0], tables.levels,
+                    choices.figures,
+                )  # fmt: skip
+                if not fits_on_average(total, least_kept, costs, shape):
+                    continue
+                _put_links(layout_links(total, costs, shape.pp), costs, link_nq[found])
+                if _is_worse(link_nq, first, found):
+                    continue
+                if (
+                    has_line
+                    and shape.schedule != INTERLEAVED
+                    and not _fits(line, costs, shape, link_nq[found], room)
+                ):
+                    continue
+                row = listing.shape_nq[found]
+                row[CHUNKS], row[SCHEDULE], row[GATHERS] = shape.chunks, shape.schedule, int(shape.gathers)
+                for q in range(NUM_ITEM):
+                    listing.row_nq[found, q] = item[q]
+                for q in range(NUM_LAYOUT):
+                    listing.row_nq[found, NUM_ITEM + q] = layout_yq[y, q]
+                found += 1
+        listing.first_n_m[m + 1] = found
+    return end_m
+
+
+@inner_in_place
+def _fits(line: Line, costs: Costs, shape: Shape, link_q: Floats, room: _Room) -> bool:
+    """Whether the line can be cut so that each stage fits; known of what holds no more than one that fits."""
+    held_q = link_q[NUM_LINK_TIMES:]
+    for answer in (NEVER, EVER):
+        for at in range(room.num_known_b[answer]):
+            is_like = True
+            for q in range(NUM_HELD):
+                known = room.known_kbq[at, answer, q]
+                is_like = is_like and (held_q[q] <= known if answer == EVER else held_q[q] >= known)
+            if is_like:
+                return answer == EVER
+    asked = Asked(shape.pp, 1, shape.num_microbatches, shape.schedule, np.inf, np.inf, 0.0, -1)
+    fits = can_be_cut(line, costs, room.link_vq, asked, room.run_kq)
+    answer = EVER if fits else NEVER
+    at = room.num_known_b[answer]
+    if at < NUM_KNOWN:
+        for q in range(NUM_HELD):
+            room.known_kbq[at, answer, q] = held_q[q]
+        room.num_known_b[answer] += 1
+    return fits
+
+
+@inner_in_place
+def _put_links(links: LinkTimes, costs: Costs, link_q: Floats) -> None:
+    link_q[0], link_q[1], link_q[2], link_q[3] = (
+        links.message_s,
+        links.sync_s,
+        links.first_sync_s,
+        links.regather_s,
+    )
+    link_q[4], link_q[5], link_q[6] = links.first_regather_s, links.once_s, links.gather_s
+    link_q[7], link_q[8], link_q[9] = links.scatter_s, links.copies_s, links.step_s
+    link_q[10], link_q[11] = links.longest_step_s, links.tied_s
+    link_q[12], link_q[13] = costs.own_ratio, costs.expert_ratio
+    link_q[14], link_q[15] = costs.pair_ratio, costs.largest_ratio
+
+
+@inner_in_place
+def links_of(link_q: Floats) -> LinkTimes:
+    """As a record."""
+    return LinkTimes(
+        link_q[0], link_q[1], link_q[2], link_q[3], link_q[4], link_q[5],
+        link_q[6], link_q[7], link_q[8], link_q[9], link_q[10], link_q[11],
+    )  # fmt: skip
+
+
+@inner_in_place
+def _is_worse(link_nq: Floats, first: int, at: int) -> bool:
+    """Whether some layout from ``first`` on takes no longer in any transfer, and holds no more."""
+    for other in range(first, at):
+        is_worse = True
+        for q in range(link_nq.shape[1]):
+            if link_nq[other, q] > link_nq[at, q]:
+                is_worse = False
+                break
+        if is_worse:
+            return True
+    return False

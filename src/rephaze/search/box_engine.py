@@ -1,0 +1,278 @@
+"""Best-first branch and bound over boxes of designs: no design is looked at that a box around it settles.
+
+A wave takes the open boxes with the best bounds and has each expanded (``box_evaluator``): cut, closed or split.
+Designs that no bound drops are solved, best bound first, as soon as there are some: every bound is cheaper to ask
+for with a better answer to hold it against. Waves are sized by the search's own state, never by the number of
+workers, and an expansion depends on its box and on the answer at the time alone: runs repeat on any machine.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from rephaze.search.engine import RELATIVE_SLACK
+from rephaze.types.boxes import NO_GOAL, NO_PLAN, SOLVED, ClosedBox, Expansion, Goal, OpenBox, Position
+from rephaze.types.search import Evaluation, Unsettled
+from rephaze.types.stopping import StoppedError
+
+Expand = Callable[[Sequence[OpenBox], Goal], Sequence[Expansion]]
+"""Open boxes in, what became of each out, in the same order; ``StoppedError`` if it was cut."""
+Solve = Callable[[Sequence[OpenBox], Goal], Iterable[Evaluation | Unsettled]]
+"""Boxes of one design each in, one answer each out, in the same order."""
+BetterThan = Callable[[Evaluation, Goal], Sequence[OpenBox]]
+"""An answer and the goal in, designs near it that may be better out, the most promising first."""
+Rank = Callable[[Evaluation], tuple[float, ...]]
+"""Smaller is better."""
+
+LEAST_WAVE, MOST_WAVE = 128, 4096
+WAVE_PART = 4
+"""One such part of the open boxes is expanded at a time, within these limits."""
+BATCH_SIZE = 8
+"""Designs solved between two looks at the answer."""
+CLIMB_SIZE = 4
+"""Neighbours of an answer that are solved: if none is better, the boxes are to say where to look."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class BoxProgress:
+    """Where a search stands."""
+
+    incumbent: Evaluation | None
+    bound: float
+    """No design does better than this."""
+    num_open: int
+    """Boxes whose bound still beats the answer."""
+    num_closed: int
+    num_evaluated: int
+
+
+@dataclass(eq=False, kw_only=True, slots=True)
+class BoxState:
+    """A search over boxes: the answer, what is open, and what was closed or solved since it was last asked for."""
+
+    rank: Rank
+    area_of: Callable[[int], float]
+    within: float = 0.0
+    """Designs that lie within this part of the best are solved too."""
+    incumbent: Evaluation | None = None
+    evaluations: dict[int, Evaluation] = field(default_factory=dict)
+    heap: list[tuple[float, int, OpenBox]] = field(default_factory=list)
+    ready: list[tuple[float, int, OpenBox]] = field(default_factory=list)
+    aside: list[OpenBox] = field(default_factory=list)
+    """Designs to be solved before anything else, beside the cover."""
+    num_pushed: int = 0
+    num_closed: int = 0
+    unproven_bound: float = -np.inf
+    """Of designs solved, but whose schedules were not all proven: they may be this good."""
+    fresh: list[ClosedBox] = field(default_factory=list)
+    """Closed since ``take_fresh``."""
+
+    @property
+    def objective(self) -> float:
+        """Of the answer."""
+        return -np.inf if self.incumbent is None else self.incumbent.objective
+
+    @property
+    def goal(self) -> Goal:
+        """What designs must reach to matter."""
+        if self.incumbent is None:
+            return NO_GOAL
+        cutoff = self.objective * (1 - self.within)
+        threshold = cutoff * (1 - RELATIVE_SLACK)
+        if self.within:  # what ties is to be counted
+            return Goal(threshold=threshold, objective=-np.inf, area_um2=np.inf, cutoff=cutoff)
+        area_um2 = self.area_of(self.incumbent.design)
+        return Goal(threshold=threshold, objective=self.objective, area_um2=area_um2, cutoff=cutoff)
+
+    @property
+    def bound(self) -> float:
+        """No design does better than this."""
+        ahead = [-queue[0][0] for queue in (self.heap, self.ready) if queue]
+        return max([self.objective, self.unproven_bound, *ahead])
+
+    def push(self, box: OpenBox) -> None:
+        """Keep a box open."""
+        self.num_pushed += 1
+        heapq.heappush(self.ready if box.is_ready else self.heap, (-box.upper, self.num_pushed, box))
+
+    def close(self, boxes: Iterable[ClosedBox]) -> None:
+        """Take closed boxes."""
+        before = len(self.fresh)
+        self.fresh.extend(boxes)
+        self.num_closed += len(self.fresh) - before
+
+    def take(self, queue: list[tuple[float, int, OpenBox]], size: int) -> list[OpenBox]:
+        """The best boxes of a queue that may still matter; the others are closed by the bound they have."""
+        threshold = self.goal.threshold
+        found: list[OpenBox] = []
+        while queue and len(found) < size:
+            if -queue[0][0] < threshold:
+                self.close(_by_own_bound(box) for _, _, box in queue)
+                queue.clear()
+                break
+            found.append(heapq.heappop(queue)[2])
+        return found
+
+    def absorb(self, solved: Sequence[Evaluation]) -> bool:
+        """Take answers; whether one is better than all before."""
+        before = self.incumbent
+        for item in solved:
+            self.evaluations[item.design] = item
+            if not item.is_exact:
+                continue
+            self.unproven_bound = max(self.unproven_bound, item.bound)
+            if item.objective > 0 and (self.incumbent is None or self.rank(item) < self.rank(self.incumbent)):
+                self.incumbent = item
+        return self.incumbent is not before
+
+    def take_fresh(self) -> list[ClosedBox]:
+        """Boxes closed since this was last called."""
+        found, self.fresh = self.fresh, []
+        return found
+
+    def open_boxes(self) -> list[OpenBox]:
+        """All that is open, in no particular order."""
+        return [box for queue in (self.heap, self.ready) for _, _, box in queue]
+
+    def progress(self) -> BoxProgress:
+        """Where the search stands."""
+        return BoxProgress(
+            incumbent=self.incumbent,
+            bound=self.bound,
+            num_open=len(self.heap) + len(self.ready),
+            num_closed=self.num_closed,
+            num_evaluated=len(self.evaluations),
+        )
+
+
+def run_boxes(
+    state: BoxState,
+    expand: Expand,
+    solve: Solve,
+    *,
+    design_at: Callable[[Position], int],
+    better_than: BetterThan = lambda _answer, _goal: (),
+    known: Iterable[Evaluation] = (),
+    on_wave: Callable[[Sequence[Evaluation]], None] = lambda _solved: None,
+    should_stop: Callable[[], bool] = lambda: False,
+) -> bool:
+    """Search until no open box may hold a better design; whether it came to that.
+
+    Args:
+        state: With the boxes that cover the space, and changed.
+        expand: Cuts, closes or splits boxes.
+        solve: Solves designs, or drops them when a bound falls below the goal.
+        design_at: The number of the design at a position.
+        better_than: Designs to be looked at before others when there is a new answer; they belong to no cover.
+        known: Evaluations of an earlier, interrupted run; used instead of solving again.
+        on_wave: Called after each wave with what was solved, for the store and the progress display.
+        should_stop: Asked between waves; True ends the search with the answer and an honest bound. So does work
+            that was cut.
+    """
+    remembered = {item.design: item for item in known}
+    run = _Run(state, expand, solve, design_at, better_than, remembered, on_wave)
+    try:
+        run.solve_aside()
+        while not should_stop():
+            if run.solve_ready():
+                continue
+            wave = state.take(state.heap, run.wave_size())
+            if not wave:
+                return not state.ready
+            run.expand(wave)
+    except StoppedError:
+        pass
+    return False
+
+
+class _Run:
+    def __init__(
+        self,
+        state: BoxState,
+        expand: Expand,
+        solve: Solve,
+        design_at: Callable[[Position], int],
+        better_than: BetterThan,
+        remembered: dict[int, Evaluation],
+        on_wave: Callable[[Sequence[Evaluation]], None],
+    ) -> None:
+        self.state, self._expand, self._solve, self._better_than = state, expand, solve, better_than
+        self._design_at, self._remembered, self._on_wave = design_at, remembered, on_wave
+
+    def wave_size(self) -> int:
+        return min(max(LEAST_WAVE, len(self.state.heap) // WAVE_PART), MOST_WAVE)
+
+    def expand(self, wave: Sequence[OpenBox]) -> None:
+        try:
+            found = self._expand(wave, self.state.goal)
+        except StoppedError:
+            for box in wave:
+                self.state.push(box)
+            raise
+        for one in found:
+            self.state.close(one.closed)
+            for box in one.open:
+                self.state.push(box)
+        self._on_wave(())
+
+    def solve_aside(self) -> None:
+        """Solve what was put aside, one after the other: each is cheaper with the answer of those before."""
+        for box in self.state.aside:
+            self._answer([box], is_covered=False)
+        self.state.aside = []
+        self._climb()
+
+    def solve_ready(self) -> bool:
+        """Solve the best designs at hand; whether there were any."""
+        batch = self.state.take(self.state.ready, BATCH_SIZE)
+        if not batch:
+            return False
+        if self._answer(batch):
+            self._climb()
+        return True
+
+    def _climb(self) -> None:
+        """Look around a new answer for a better one, as long as there is one."""
+        while self.state.incumbent is not None:
+            near = self._better_than(self.state.incumbent, self.state.goal)
+            if not near or not self._answer(near[:CLIMB_SIZE], is_covered=False):
+                return
+
+    def _answer(self, batch: Sequence[OpenBox], *, is_covered: bool = True) -> bool:
+        """Solve designs and take the answers; whether one is the best."""
+        state, goal = self.state, self.state.goal
+        answers = self._known_or_solved(batch, goal)
+        solved = [item for item in answers if isinstance(item, Evaluation)]
+        for box, item in zip(batch, answers, strict=True):
+            if is_covered and isinstance(item, Evaluation):
+                by = (SOLVED if item.objective > 0 else NO_PLAN) if item.is_exact else item.dropped_by
+                bound = max(item.bound, 0.0)
+                state.close([ClosedBox(first=box.first, last=box.last, bound=bound, closed_by=by)])
+            elif is_covered:
+                state.push(box)
+        is_better = state.absorb(solved)
+        self._on_wave(solved)
+        if len(solved) < len(batch):
+            raise StoppedError
+        return is_better
+
+    def _known_or_solved(self, batch: Sequence[OpenBox], goal: Goal) -> list[Evaluation | Unsettled]:
+        """Answers for the batch: remembered ones where they still decide, fresh ones for the rest."""
+        known = self._remembered | self.state.evaluations
+
+        def still_decides(box: OpenBox) -> bool:
+            item = known.get(self._design_at(box.first))
+            return item is not None and (item.is_exact or item.bound < goal.threshold)
+
+        todo = [box for box in batch if not still_decides(box)]
+        fresh = {item.design: item for item in self._solve(todo, goal)} if todo else {}
+        numbers = [self._design_at(box.first) for box in batch]
+        return [fresh[number] if number in fresh else known[number] for number in numbers]
+
+
+def _by_own_bound(box: OpenBox) -> ClosedBox:
+    return ClosedBox(first=box.first, last=box.last, bound=max(box.upper, 0.0), closed_by=box.bounded_by)

@@ -1,0 +1,72 @@
+"""Boxes of designs expanded, and designs of them solved, for all models of a search: what worker processes run."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from rephaze.hardware.grid import DesignGrid
+from rephaze.measure.layer_bounds import ModelBounds, no_bounds
+from rephaze.measure.model_work import memory_options
+from rephaze.measure.objective import Valuation
+from rephaze.search.box_bounds import corner_valuation, longest_batches
+from rephaze.search.box_expansion import BoxExpansion
+from rephaze.search.design_search import DesignSearch
+from rephaze.search.engine import RELATIVE_SLACK
+from rephaze.search.evaluator import Preparation, of_best_memory
+from rephaze.types.boxes import Expansion, Goal, OpenBox
+from rephaze.types.search import Evaluation, SearchSettings, Unsettled
+from rephaze.types.stopping import UNSTOPPED, StoppedError, StopSignal
+
+
+class BoxEvaluator(Preparation):
+    """Bounds of boxes, answers of designs.
+
+    Args:
+        settings: The search.
+        stop: Ends the preparation of the models with ``StoppedError``.
+    """
+
+    def __init__(self, settings: SearchSettings, stop: StopSignal = UNSTOPPED) -> None:
+        self.grid = DesignGrid(settings.scenario.space)
+        super().__init__(settings, stop)
+
+    def expand(self, boxes: Sequence[OpenBox], goal: Goal, stop: StopSignal = UNSTOPPED) -> list[Expansion]:
+        """What becomes of each box; ``StoppedError`` when cut."""
+        return BoxExpansion(self, self.grid, boxes, goal, stop).run()
+
+    def solve(self, box: OpenBox, goal: Goal, stop: StopSignal = UNSTOPPED) -> Evaluation | Unsettled:
+        """The one design of a box solved exactly, or dropped as soon as a bound falls below the goal."""
+        at_f = np.array([box.first], dtype=np.int64)
+        chips, design = self.grid.chips(at_f), self.grid.design_at(box.first)
+        chip = chips.chip(0, name=f"design-{design}")
+        valuation = corner_valuation(self, chips)
+        options = memory_options(self.settings.scenario.space, chip.hbm_bytes, chip.hbm_bytes_per_s)
+        priced = options if valuation.is_memory_priced else options[-1:]
+        bounds = [self._unit_bounds(box, m, valuation, goal.threshold) for m in range(len(self.works))]
+        solver = self.chip_solver(chip, stop=stop)
+        smaller = [] if len(priced) > 1 else options[:-1]
+        searches = [
+            DesignSearch(design, solver, self.works, bounds, memory, valuation, at=0, smaller=smaller)
+            for memory in priced
+        ]
+        found: list[Evaluation] = []
+        try:
+            for one in searches:
+                stop.check()
+                found.append(one.run(max([goal.cutoff, *(item.objective for item in found)])))
+        except StoppedError:
+            return Unsettled(design=design, bound=max(one.bound() for one in searches))
+        return of_best_memory(found)
+
+    def _unit_bounds(self, box: OpenBox, m: int, valuation: Valuation, threshold: float) -> ModelBounds:
+        """What is known of a model's units; those that are out, at a time that is of no use."""
+        work = self.works[m]
+        found = no_bounds(work, 1)
+        if box.times:
+            least_s_mc = np.array([[own.least_s] for own in box.times])
+            longest_s = float(longest_batches(valuation, self.works, least_s_mc, m, threshold)[0])
+            found.batch_s_uc[:] = longest_s * (1 + 2 * RELATIVE_SLACK)
+            found.batch_s_uc[list(box.times[m].unit_u), 0] = box.times[m].batch_s_u
+        return found

@@ -1,0 +1,229 @@
+"""A search by boxes from its first designs to its answer and certificate, recorded as it goes."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rephaze.hardware.grid import Boxes
+from rephaze.search.box_bounds import ALL_RUNGS, BoxBounding
+from rephaze.search.box_certificate import CoverCount, certify_boxes
+from rephaze.search.box_engine import BoxState, run_boxes
+from rephaze.search.box_evaluator import BoxEvaluator
+from rephaze.search.box_seeds import drawn_designs, neighbours, single_boxes
+from rephaze.search.progress import SearchClock, SearchProgress
+from rephaze.search.workers.base import Workers
+from rephaze.store.run_store import RunStore
+from rephaze.types.boxes import NO_GOAL, Expansion, Goal, OpenBox
+from rephaze.types.run_record import Incumbent
+from rephaze.types.search import Certificate, Evaluation, SearchResult, SearchStatus
+from rephaze.types.stopping import StoppedError
+
+NUM_FIRST = 4
+"""Drawn designs that are solved before anything is split."""
+RECORD_S = 5.0
+"""Between two records of the cover."""
+
+
+class BoxSearch:
+    """One run.
+
+    Args:
+        evaluator: Of the search.
+        workers: Of the same search.
+        store: Where it is recorded, if it is.
+        clock: Of the search.
+    """
+
+    def __init__(
+        self, evaluator: BoxEvaluator, workers: Workers, store: RunStore | None, clock: SearchClock
+    ) -> None:
+        self.evaluator, self.workers, self.store, self.clock = evaluator, workers, store, clock
+        self.settings, self.grid = evaluator.settings, evaluator.grid
+        self.count = CoverCount()
+        self._recorded_at = time.perf_counter()
+        self._shown: Evaluation | None = None
+
+    def run(self, count_within: float) -> SearchResult:
+        """The best chip and plans, proven unless stopped early; then also those within a part of the best."""
+        known: Sequence[Evaluation] = list(self.store.evaluations()) if self.store else []
+        self.state = BoxState(rank=self._rank, area_of=self._area_um2, within=count_within)
+        self.state.absorb(known)
+        is_new = self._open_cover()
+        is_complete = False
+        try:
+            if is_new and self.state.incumbent is None:
+                self._push_first()
+            is_complete = run_boxes(
+                self.state,
+                self._expand,
+                self.workers.solve,
+                design_at=self.grid.design_at,
+                better_than=self._near,
+                known=known,
+                on_wave=self._on_wave,
+                should_stop=self.clock.stop.is_over,
+            )
+        except StoppedError:
+            pass
+        self._record_cover()
+        result = self._result(is_complete)
+        if self.store is not None:
+            self.store.record_result(result)
+        return result
+
+    def _open_cover(self) -> bool:
+        """Take up the boxes that were open, or all; whether the run is new."""
+        if self.store is not None:
+            closed, left = self.store.closed_boxes(), self.store.open_boxes()
+            if closed or left:
+                self.count.add(closed)
+                for box in left:
+                    self.state.push(box)
+                return False
+        roots = self.grid.roots()
+        for first_f, last_f in zip(roots.first_bf.tolist(), roots.last_bf.tolist(), strict=True):
+            self.state.push(
+                OpenBox(first=tuple(first_f), last=tuple(last_f), upper=math.inf, bounded_by="", times=())
+            )
+        return True
+
+    def _push_first(self) -> None:
+        """Designs drawn from the space, the best bounds first, to have an answer to hold bounds against."""
+        self._report("drawing designs")
+        drawn = self._bounded(drawn_designs(self.grid, self.settings.seed), NO_GOAL)
+        self.state.aside = drawn[:NUM_FIRST]
+
+    def _near(self, answer: Evaluation, goal: Goal) -> list[OpenBox]:
+        """Designs a step or two from the answer whose bounds reach the goal, the best first."""
+        self._report("climbing")
+        return self._bounded(neighbours(self.grid, self.grid.position_of(answer.design)), goal)
+
+    def _bounded(self, at_cf: NDArray[np.int64], goal: Goal) -> list[OpenBox]:
+        """Designs to be solved, by falling bound; none that does not reach the goal."""
+        if not len(at_cf):
+            return []
+        none, stop = [()] * len(at_cf), self.clock.stop
+        found = BoxBounding(self.evaluator, self.grid, Boxes(at_cf, at_cf), none, goal, stop).run(ALL_RUNGS)
+        order = np.argsort(-found.upper_b, kind="stable").tolist()
+        return [
+            replace(box, upper=float(found.upper_b[c]), times=found.times[c], is_ready=True)
+            for box, c in zip(single_boxes(at_cf[order]), order, strict=True)
+            if found.upper_b[c] > 0 and found.upper_b[c] >= goal.threshold
+        ]
+
+    def _expand(self, boxes: Sequence[OpenBox], goal: Goal) -> list[Expansion]:
+        self._report("bounding")
+        return self.workers.expand(boxes, goal)
+
+    def _on_wave(self, solved: Sequence[Evaluation]) -> None:
+        if self.store is not None:
+            if solved:
+                at_cf = np.array([self.grid.position_of(item.design) for item in solved], dtype=np.int64)
+                numbers = [item.design for item in solved]
+                self.store.record_looked_at(numbers, self.grid.chips(at_cf), self.grid.area_um2(at_cf))
+                self.store.record_evaluations(solved)
+            best = self.state.incumbent
+            if best is not None and best is not self._shown:
+                self._shown = best
+                self.store.record_incumbent(
+                    Incumbent(
+                        elapsed_s=self.clock.elapsed_s(),
+                        design=best.design,
+                        objective=best.objective,
+                        bound=self.state.bound,
+                    )
+                )
+        if time.perf_counter() - self._recorded_at > RECORD_S:
+            self._record_cover()
+        self._report("solving")
+
+    def _record_cover(self) -> None:
+        fresh = self.state.take_fresh()
+        self.count.add(fresh)
+        if self.store is not None:
+            self.store.record_boxes(fresh, self.state.open_boxes())
+        self._recorded_at = time.perf_counter()
+
+    def _report(self, phase: str) -> None:
+        progress = self.state.progress()
+        self.clock.on_progress(
+            SearchProgress(
+                phase=phase,
+                elapsed_s=self.clock.elapsed_s(),
+                objective=progress.incumbent.objective if progress.incumbent else 0.0,
+                bound=progress.bound,
+                num_designs=self.grid.num_points,
+                num_open=progress.num_open,
+                num_solved=progress.num_evaluated,
+                counted="boxes",
+            )
+        )
+
+    def _area_um2(self, design: int) -> float:
+        return float(self.grid.area_um2(np.array([self.grid.position_of(design)], dtype=np.int64))[0])
+
+    def _rank(self, item: Evaluation) -> tuple[float, ...]:
+        """The better objective, then smaller area, less memory, less energy, and the order of the grid."""
+        return (
+            -item.objective,
+            self._area_um2(item.design),
+            float(sum(plan.hbm_bytes for plan in item.plans)),
+            sum(plan.energy_per_sample_j for plan in item.plans),
+            float(item.design),
+        )
+
+    def _result(self, is_complete: bool) -> SearchResult:
+        state, best = self.state, self.state.incumbent
+        left = [] if is_complete else state.open_boxes()
+        certificate = certify_boxes(self.settings, self.grid, self.count, state.evaluations, best, left)
+        elapsed_s = self.clock.elapsed_s()
+        if best is None:
+            return SearchResult(
+                status=SearchStatus.INFEASIBLE if is_complete else SearchStatus.UNKNOWN,
+                objective=0.0,
+                bound=0.0 if is_complete else state.bound,
+                gap=0.0 if is_complete else math.inf,
+                design=None,
+                chip=None,
+                area_um2=0.0,
+                plans=(),
+                certificate=certificate,
+                reason=self._why_nothing(is_complete, certificate),
+                search_s=elapsed_s,
+            )
+        bound = max(state.objective, state.unproven_bound) if is_complete else state.bound
+        is_proven = is_complete and bound <= best.objective * (1 + 1e-12)
+        reasons = [] if is_complete else ["stopped before everything was settled"]
+        if not is_proven and certificate.num_unproven:
+            reasons.append(f"schedules not proven on {certificate.num_unproven:,} designs that might do better")
+        return SearchResult(
+            status=SearchStatus.OPTIMAL if is_proven else SearchStatus.FEASIBLE,
+            objective=best.objective,
+            bound=best.objective if is_proven else bound,
+            gap=0.0 if is_proven else max(0.0, (bound - best.objective) / best.objective),
+            design=best.design,
+            chip=self.grid.chip(best.design),
+            area_um2=self._area_um2(best.design),
+            plans=best.plans,
+            certificate=certificate,
+            reason="; ".join(reasons),
+            search_s=elapsed_s,
+        )
+
+    def _why_nothing(self, is_complete: bool, certificate: Certificate) -> str:
+        if not is_complete:
+            return "stopped before a plan was found"
+        points = certificate.num_dropped_by_bound
+        most = max(points, key=lambda name: points[name], default="")
+        if most and points[most] == certificate.num_designs:
+            return f"no design keeps to the limits of the space: all break its {most}"
+        reasons = {item.reason for item in self.state.evaluations.values() if item.reason}
+        why = "; ".join(sorted(reasons)) or "no plan fits the memory of any design"
+        part = points[most] / certificate.num_designs if most else 0.0
+        return f"{why} ({part:.0%} of the grid is closed by its {most})" if most else why

@@ -1,0 +1,97 @@
+"""Plans on the large corner of one box of designs: which units may still reach the goal."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from rephaze.hardware.grid import DesignGrid
+from rephaze.measure.best_plan import STAGE_NAMES, Stage
+from rephaze.measure.layer_bounds import ModelBounds
+from rephaze.measure.model_work import Unit
+from rephaze.measure.pass_times import LayerSeconds
+from rephaze.search.box_bounds import corner_memories, corner_valuation, longest_batches
+from rephaze.search.evaluator import Preparation
+from rephaze.types.boxes import OpenBox, Position, UnitTimes
+from rephaze.types.stopping import StopSignal
+
+
+class CornerPlans:
+    """Plans on the large corner of one box, unit by unit.
+
+    Args:
+        models: Of the search.
+        grid: Of its space.
+        small: The small corner.
+        large: The large one.
+        layers: Of each model, what is known of the layers on the large corner.
+        stop: Ends the work with ``StoppedError``.
+    """
+
+    def __init__(
+        self,
+        models: Preparation,
+        grid: DesignGrid,
+        small: Position,
+        large: Position,
+        layers: Sequence[ModelBounds],
+        stop: StopSignal,
+    ) -> None:
+        self.works = models.works
+        chips = grid.chips(np.array([small, large], dtype=np.int64))
+        self.valuation = corner_valuation(models, chips.take(slice(0, 1)))
+        self.memory = corner_memories(chips)[1]
+        self.solver = models.chip_solver(chips.chip(1), stop=stop)
+        self._is_one_design = small == large
+        self._layers = [
+            self.solver.finer_bounds(work, self.memory, own) for work, own in zip(self.works, layers, strict=True)
+        ]
+
+    def bounded(self, box: OpenBox, stage: Stage, threshold: float) -> OpenBox | None:
+        """The box without the units whose plans are all too slow; None if that closes it."""
+        works = self.works
+        least_s_mc = np.array([[own.least_s] for own in box.times])
+        times = list(box.times)
+        for m, work in enumerate(works):
+            longest_s = float(longest_batches(self.valuation, works, least_s_mc, m, threshold)[0])
+            # One unit that stays keeps a box of several designs open: then the others can wait for its halves.
+            one_is_enough = stage is Stage.HURRIED and len(works) == 1 and not self._is_one_design
+            kept: list[int] = []
+            found_s: list[float] = []
+            for known_s, u in sorted(zip(times[m].batch_s_u, times[m].unit_u, strict=True)):
+                if known_s > longest_s:
+                    continue
+                bound_s = 0.0
+                if not (kept and one_is_enough):
+                    bound_s = self._bound_s(m, work.units[u], stage, longest_s)
+                if bound_s < longest_s:
+                    kept.append(u)
+                    found_s.append(max(bound_s, known_s))
+            times[m] = UnitTimes(unit_u=tuple(kept), batch_s_u=tuple(found_s))
+            if not kept:
+                return None
+            least_s_mc[m] = np.maximum(least_s_mc[m], min(found_s))
+        upper = float(self.valuation.upper_bounds(works, least_s_mc, np.arange(1))[0])
+        if upper < threshold:
+            return None
+        is_finer = upper < box.upper
+        return replace(
+            box,
+            upper=min(upper, box.upper),
+            bounded_by=STAGE_NAMES[stage] if is_finer else box.bounded_by,
+            times=tuple(times),
+        )
+
+    def _bound_s(self, m: int, unit: Unit, stage: Stage, longest_s: float) -> float:
+        """A batch time no plan of a unit beats; as good as ``longest_s`` if it is no less."""
+        work, layers = self.works[m], self._layers[m]
+        k = work.class_of[unit.cut, unit.microbatch]
+        if not layers.bounds.is_mapped_kc[k, 0]:
+            layers.set_passes(k, np.array([0]), is_mapped=True)
+        own = layers.bounds
+        layer_s = LayerSeconds(own.forward_s_kct[k, 0], own.backward_s_kct[k, 0], own.input_s_kct[k, 0])
+        if stage is Stage.PLACED:
+            return self.solver.placed_bound_s(work, unit, self.memory, layer_s, longest_s)
+        return self.solver.hurried_bound_s(work, unit, self.memory, longest_s, layer_s)

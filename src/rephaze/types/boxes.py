@@ -1,0 +1,101 @@
+"""Boxes of designs on their way through a search: open, closed by a bound or a limit, or to be solved.
+
+Axis letters: u = unit.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+Position = tuple[int, ...]
+"""Of a design in the grid of its space, field by field."""
+
+SOLVED = "schedules and plans"
+"""What closes a design that was solved."""
+NO_PLAN = "no plan fits"
+"""What closes designs on which some model has no plan."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class UnitTimes:
+    """Units of one model that may still win in a box, each with a time no plan of it beats there."""
+
+    unit_u: tuple[int, ...]
+    batch_s_u: tuple[float, ...]
+
+    @property
+    def least_s(self) -> float:
+        """No plan of any of them is faster."""
+        return min(self.batch_s_u, default=np.inf)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class OpenBox:
+    """Designs of which some may be better than the answer."""
+
+    first: Position
+    last: Position
+    """Both ends belong to the box."""
+    upper: float
+    """None of its designs is worth more."""
+    bounded_by: str
+    """The bound that says so; empty if nothing does yet."""
+    times: tuple[UnitTimes, ...]
+    """Of each model; empty if nothing is known."""
+    is_ready: bool = False
+    """One design alone, which bounds do not drop: to be solved."""
+
+    @property
+    def num_points(self) -> int:
+        """Grid points, whether they keep to the limits or not."""
+        return math.prod(high - low + 1 for low, high in zip(self.first, self.last, strict=True))
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ClosedBox:
+    """Designs of which none is better than the answer, or none keeps to the limits."""
+
+    first: Position
+    last: Position
+    bound: float
+    """None of its designs is worth more; 0 where a limit or memory leaves none."""
+    closed_by: str
+    """A bound, or the limit that every design breaks."""
+
+    @property
+    def num_points(self) -> int:
+        """Grid points, whether they keep to the limits or not."""
+        return math.prod(high - low + 1 for low, high in zip(self.first, self.last, strict=True))
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Expansion:
+    """What became of an open box: disjoint boxes that cover it."""
+
+    closed: tuple[ClosedBox, ...]
+    open: tuple[OpenBox, ...]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Goal:
+    """What a design must reach to matter."""
+
+    threshold: float
+    """Designs worth less can neither win nor tie; minus infinity before there is an answer."""
+    objective: float
+    """Of the answer."""
+    area_um2: float
+    """Of the answer: a design that only ties and is larger does not win."""
+    cutoff: float
+    """What a design being solved is dropped below, but for rounding."""
+
+    @property
+    def has_answer(self) -> bool:
+        """Whether there is one to hold bounds against."""
+        return bool(np.isfinite(self.threshold))
+
+
+NO_GOAL = Goal(threshold=-np.inf, objective=-np.inf, area_um2=np.inf, cutoff=-np.inf)
