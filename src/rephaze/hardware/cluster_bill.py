@@ -1,4 +1,4 @@
-"""What a whole cluster takes: silicon, power and dollars, itemised; how much of a budget; what binds.
+"""What a whole cluster takes: silicon, power and dollars, itemised; how much of a budget; how many chips fit.
 
 Every item is a sum of products of numbers that are not negative, and none falls as chips, their parts, links,
 clock or node grow. So if the smallest corner of a box of designs is over a budget, the whole box is. What is left
@@ -20,7 +20,7 @@ from rephaze.hardware.peak_power import peak_power
 from rephaze.hardware.sourced_data import data_file
 from rephaze.hardware.system_chips import SystemColumns, system_area, system_cost, system_energy
 from rephaze.types.chip import ChipTable
-from rephaze.types.system import ClusterBudget
+from rephaze.types.system import MAX_CHIPS, ClusterBudget
 from rephaze.units import UM2_PER_MM2
 
 Floats = NDArray[np.float64]
@@ -75,16 +75,6 @@ class BudgetUse:
     def largest_c(self) -> Floats:
         """The part of what is used most."""
         return np.maximum(np.maximum(self.silicon_fraction_c, self.power_fraction_c), self.usd_fraction_c)
-
-    def binding(self, position: int) -> str:
-        """What one of them uses most of: ``silicon``, ``power``, ``usd``; empty without a budget."""
-        parts = {
-            "silicon": float(self.silicon_fraction_c[position]),
-            "power": float(self.power_fraction_c[position]),
-            "usd": float(self.usd_fraction_c[position]),
-        }
-        most = max(parts, key=parts.__getitem__)
-        return most if parts[most] > 0 else ""
 
 
 def cluster_bill(
@@ -154,7 +144,12 @@ def budget_use(bill: ClusterBill, budget: ClusterBudget) -> BudgetUse:
 
 
 def most_chips(
-    chips: ChipTable, systems: SystemColumns, nominal_hz: float, budget: ClusterBudget, at_most: int = 2**20
+    chips: ChipTable,
+    systems: SystemColumns,
+    nominal_hz: float,
+    budget: ClusterBudget,
+    chip_w_c: Floats | None = None,
+    at_most: int = MAX_CHIPS,
 ) -> Ints:
     """How many of each chip the budget allows, whatever ``systems`` says; 0 where not even one.
 
@@ -163,6 +158,7 @@ def most_chips(
         systems: Their systems, but for the number of chips.
         nominal_hz: As in ``cluster_bill``.
         budget: What they may take.
+        chip_w_c: As in ``cluster_bill``.
         at_most: No more than this.
     """
     fits_c = np.zeros(len(chips), dtype=np.int64)
@@ -171,7 +167,7 @@ def most_chips(
         # Bills never fall with the number, so halving finds the last one that fits.
         middle_c = (fits_c + too_many_c) // 2
         tried = replace(systems, num_chips_c=np.maximum(1, middle_c))
-        is_within_c = budget_use(cluster_bill(chips, tried, nominal_hz), budget).fits_c
+        is_within_c = budget_use(cluster_bill(chips, tried, nominal_hz, chip_w_c), budget).fits_c
         fits_c = np.where(is_within_c, middle_c, fits_c)
         too_many_c = np.where(is_within_c, too_many_c, middle_c)
     return fits_c

@@ -9,6 +9,7 @@ from rephaze.hardware.clock import check_clock
 from rephaze.hardware.hbm import TODAYS_HBM, hbm_stack
 from rephaze.hardware.links import inside_bytes_per_s, link_value, outside_bytes_per_s
 from rephaze.hardware.system_chips import System
+from rephaze.types.chip import Chip
 from rephaze.types.cluster import Cluster, NetworkLevel, resized_cluster
 from rephaze.types.scenario import Scenario
 from rephaze.types.space import AreaModel, Template
@@ -36,6 +37,21 @@ def system_template(template: Template, choice: SystemChoice) -> Template:
             template, hbm_stack_bytes=stack.stack_bytes, hbm_stack_bytes_per_s=stack.stack_bytes_per_s
         )
     return template
+
+
+def system_chip(chip: Chip, choice: SystemChoice) -> Chip:
+    """The chip with the clock and the stacks chosen; where nothing is, it keeps its own, whatever they are."""
+    if choice.clock_hz is not None:
+        check_clock("clock_hz", choice.clock_hz)
+        chip = replace(chip, clock_hz=choice.clock_hz)
+    if choice.hbm is not None:
+        stack = hbm_stack(choice.hbm)
+        chip = replace(
+            chip,
+            hbm_bytes=chip.num_hbm_stacks * stack.stack_bytes,
+            hbm_bytes_per_s=chip.num_hbm_stacks * stack.stack_bytes_per_s,
+        )
+    return chip
 
 
 def system_cluster(cluster: Cluster, choice: SystemChoice) -> Cluster:

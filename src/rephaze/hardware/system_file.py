@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import fields
 from typing import Any
 
 from pydantic import Field, model_validator
@@ -13,7 +14,7 @@ from rephaze.hardware.hbm import hbm_choices, hbm_stack
 from rephaze.hardware.ranges import Range, Strict, Values
 from rephaze.types.checks import check_choice, check_count, under
 from rephaze.types.files import validate
-from rephaze.types.system import MAX_LINKS, ClusterBudget, HbmChoice, SystemSpace
+from rephaze.types.system import MAX_CHIPS, MAX_LINKS, ClusterBudget, HbmChoice, SystemChoice, SystemSpace
 
 MAX_CLOCKS = 1000
 
@@ -82,9 +83,22 @@ def system_space(found: SystemFile) -> SystemSpace:
         hbm=_stacks(found),
         num_inside_links=_counts("num_inside_links", found.num_inside_links, MAX_LINKS),
         num_outside_links=_counts("num_outside_links", found.num_outside_links, MAX_LINKS),
-        node_size=_counts("node_size", found.node_size, 2**30),
-        num_chips=_counts("num_chips", found.num_chips, 2**30),
+        node_size=_counts("node_size", found.node_size, MAX_CHIPS),
+        num_chips=_counts("num_chips", found.num_chips, MAX_CHIPS),
     )
+
+
+def only_system(space: SystemSpace, source: str = "") -> SystemChoice:
+    """The system of a space that has one; else ``SpecError`` names a field with more values, after ``source``."""
+    for field in fields(space):
+        values = getattr(space, field.name)
+        if len(values) > 1:
+            name = f"{source}: system.{field.name}" if source else f"system.{field.name}"
+            rule = f"has {len(values)} values, and a search over systems is not there yet"
+            fix = "give hbm and hbm_layers one value each" if field.name == "hbm" else "give one value"
+            raise SpecError(name, [str(one) if isinstance(one, HbmChoice) else one for one in values], rule, fix)
+    [choice] = space.choices()
+    return choice
 
 
 def cluster_budget(found: BudgetFile) -> ClusterBudget:

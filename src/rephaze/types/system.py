@@ -11,6 +11,7 @@ from rephaze.errors import SpecError
 from rephaze.types.checks import check_count, check_number
 
 MAX_LINKS = 4096
+MAX_CHIPS = 2**24
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -47,7 +48,7 @@ class SystemChoice:
                 check_count(field, getattr(self, field), at_most=MAX_LINKS)
         for field in ("node_size", "num_chips"):
             if getattr(self, field) is not None:
-                check_count(field, getattr(self, field), at_most=2**30)
+                check_count(field, getattr(self, field), at_most=MAX_CHIPS)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
