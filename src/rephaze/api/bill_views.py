@@ -24,7 +24,7 @@ def bill_blocks(bill: BilledCluster) -> list[Block]:
     blocks += [
         _power_sentence(bill),
         _GRADES,
-        f"an item has the weakest grade of its own values; placeholders: {named}",
+        f"grades: the weakest of an item's own values; placeholders: {named}",
     ]
     if bill.budgets:
         blocks += [budget_table(bill), _fit_sentence(bill)]
@@ -37,7 +37,7 @@ def item_table(bill: BilledCluster) -> TextTable:
     for resource, found in groupby(bill.items, attrgetter("resource")):
         items, total = list(found), bill.total(resource)
         rows += [
-            (one.item, *_cells(bill, one.unit, one.amount), _share(one.amount / total), one.grade) for one in items
+            (one.item, *_cells(bill, one.unit, one.amount), _share(one.amount, total), one.grade) for one in items
         ]
         if len(items) > 1:
             rows.append(("in all", *_cells(bill, items[0].unit, total), "", ""))
@@ -53,7 +53,7 @@ def budget_table(bill: BilledCluster) -> TextTable:
             _sign(one.unit),
             _amount(one.limit, 0),
             _amount(bill.total(one.resource), 0),
-            _share(one.used_fraction),
+            _share(one.used_fraction, 1.0),
             f"{one.most_chips:,}",
         )
         for one in bill.budgets
@@ -86,7 +86,7 @@ def _network_sentence(bill: BilledCluster) -> str:
     )
     system = bill.system
     inside = f"{system.num_inside_links:.4g} links in nodes of {system.node_size:,}"
-    return f"network: {levels} chips; billed as {inside}, {system.num_outside_links:.4g} outside"
+    return f"network: {levels} chips; {inside}, {system.num_outside_links:.4g} outside"
 
 
 def _power_sentence(bill: BilledCluster) -> str:
@@ -101,7 +101,8 @@ def _fit_sentence(bill: BilledCluster) -> str:
         return f"not even one chip fits: {limits} binds"
     if most == MAX_CHIPS:
         return f"{most:,} chips fit, and more are not looked at"
-    return f"{most:,} chips fit: {limits} binds"
+    over = f"; the {bill.num_chips:,} billed do not" if bill.num_chips > most else ""
+    return f"{most:,} chips fit: {limits} binds{over}"
 
 
 def _cells(bill: BilledCluster, unit: str, amount: float) -> tuple[str, str, str]:
@@ -116,5 +117,5 @@ def _amount(value: float, num_digits: int) -> str:
     return f"{value:,.{num_digits}f}" if math.isfinite(value) else "—"
 
 
-def _share(fraction: float) -> str:
-    return f"{fraction:.1%}" if math.isfinite(fraction) else "—"
+def _share(part: float, whole: float) -> str:
+    return f"{part / whole:.1%}" if math.isfinite(part) and math.isfinite(whole) else "—"

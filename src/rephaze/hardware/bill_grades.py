@@ -22,7 +22,7 @@ GRADES = "ABCDP"
 _AREA = (
     *("pe_um2", "fp32_unit_um2", "int32_unit_um2", "special_function_um2", "lane_register_words"),
     *("register_word_um2", "sram_anchor_bytes", "sram_anchor_um2", "sram_anchor_bytes_per_cycle"),
-    *("buffer_bank_bytes_per_cycle", "network_um2"),
+    "buffer_bank_bytes_per_cycle",
 )
 _ENERGY = ("mac_pj", "lane_op_pj", "register_pj_per_byte", "sram_1mb_pj", "idle_anchor_w")
 
@@ -59,7 +59,7 @@ def item_values(
     by_optics = bool(system.num_inside_links) and system.node_size > link_value("inside", "rack_chips")
     by_cable = not by_optics and system.node_size > link_value("inside", "board_chips")
     silicon = [f"components.corrected.{name}" for name in _AREA]
-    silicon += ["links.inside.num_in_network_um2", *_of_stacks(hbm, "phy_um2", "controller_um2")]
+    silicon += _of_stacks(hbm, "phy_um2", "controller_um2")
     silicon += ["links.outside.chip_um2"] if system.num_outside_links > 1 else []
 
     chips_w = [f"components.corrected.{name}" for name in _ENERGY] + _of_stacks(hbm, "pj_per_bit")
@@ -69,6 +69,7 @@ def item_values(
 
     links_w, links_usd = ["components.corrected.link_pj_per_bit"], ["cluster.board_usd"]
     if system.num_inside_links:
+        silicon += ["components.corrected.network_um2", "links.inside.num_in_network_um2"]
         links_w += ["links.inside.switch_w"] + ["links.outside.cable_w"] * by_optics
         links_usd += ["links.inside.link_usd"]
         links_usd += ["links.outside.cable_usd"] * by_optics + ["links.inside.rack_cable_usd"] * by_cable

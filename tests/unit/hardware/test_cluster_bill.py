@@ -60,10 +60,10 @@ def test_a_server_of_eight_h100_draws_about_what_it_says_on_the_box():
     assert 6_500 < server_w * 1.04 / 0.85 < 10_200
 
 
-def test_without_a_budget_everything_fits_and_nothing_binds():
+def test_without_a_budget_everything_fits():
     use = budget_use(cluster_bill(TPUV4, SYSTEMS, NOMINAL_HZ), ClusterBudget())
     assert use.fits_c.tolist() == [True]
-    assert use.binding(0) == ""
+    assert use.largest_c.tolist() == [0.0]
 
 
 def test_a_die_that_fits_no_wafer_fits_no_budget_in_dollars_but_every_other():
@@ -74,7 +74,7 @@ def test_a_die_that_fits_no_wafer_fits_no_budget_in_dollars_but_every_other():
     assert not budget_use(bill, ClusterBudget(cost_usd=1e300)).fits_c[0]
 
 
-def test_what_is_used_most_binds():
+def test_a_budget_that_is_used_up_still_fits():
     bill = cluster_bill(TPUV4, SYSTEMS, NOMINAL_HZ)
     silicon, power, usd = bill.silicon_mm2_c[0], bill.power_w_c[0], bill.usd_c[0]
     for name, budget in {
@@ -84,8 +84,14 @@ def test_what_is_used_most_binds():
     }.items():
         use = budget_use(bill, budget)
         assert use.fits_c[0]
-        assert use.binding(0) == name
-        assert use.largest_c[0] == 1.0
+        assert getattr(use, f"{name}_fraction_c")[0] == use.largest_c[0] == 1.0
+
+
+def test_chips_that_are_held_to_less_are_more():
+    budget, held_w_c = ClusterBudget(power_w=2e6), np.array([192.0])
+    assert most_chips(TPUV4, SYSTEMS, NOMINAL_HZ, budget, held_w_c) > most_chips(
+        TPUV4, SYSTEMS, NOMINAL_HZ, budget
+    )
 
 
 @pytest.mark.parametrize(

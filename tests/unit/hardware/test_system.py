@@ -6,8 +6,9 @@ import pytest
 
 from rephaze.errors import SpecError
 from rephaze.hardware.hbm import TODAYS_HBM, hbm_stack
+from rephaze.hardware.presets import preset_chip
 from rephaze.hardware.scenarios import load_scenario
-from rephaze.hardware.system import resolved_system, with_system
+from rephaze.hardware.system import resolved_system, system_chip, with_system
 from rephaze.types.cluster import NetworkLevel, flat_cluster
 from rephaze.types.system import HbmChoice, SystemChoice
 from rephaze.units import GIB
@@ -92,3 +93,13 @@ def test_the_papers_model_knows_no_systems():
 def test_clocks_off_the_curve_are_refused():
     with pytest.raises(SpecError, match="clock_hz is"):
         with_system(DEFAULT, SystemChoice(clock_hz=3e9))
+    with pytest.raises(SpecError, match="clock_hz is"):
+        system_chip(preset_chip("tpuv4"), SystemChoice(clock_hz=3e9))
+
+
+def test_a_chip_takes_what_is_chosen_and_keeps_the_rest():
+    h100 = preset_chip("h100")
+    assert system_chip(h100, SystemChoice(num_chips=8, node_size=4)) == h100
+    changed = system_chip(h100, SystemChoice(clock_hz=1.2e9, hbm=HbmChoice(generation="hbm3", num_layers=12)))
+    stacks = h100.num_hbm_stacks
+    assert changed == replace(h100, clock_hz=1.2e9, hbm_bytes=stacks * 24 * GIB, hbm_bytes_per_s=stacks * 819e9)

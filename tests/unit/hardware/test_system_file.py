@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from rephaze.errors import SpecError
-from rephaze.hardware.system_file import read_system
-from rephaze.types.system import ClusterBudget, HbmChoice, SystemSpace
+from rephaze.hardware.system_file import only_system, read_system
+from rephaze.types.system import ClusterBudget, HbmChoice, SystemChoice, SystemSpace
 
-EXAMPLE = Path(__file__).parents[3] / "examples" / "system.toml"
+EXAMPLES = Path(__file__).parents[3] / "examples"
 
 
 def read(text):
@@ -18,7 +18,7 @@ def read(text):
 
 
 def test_the_example_says_what_it_should():
-    space, budget = read(EXAMPLE.read_text())
+    space, budget = read((EXAMPLES / "system.toml").read_text())
     assert space.clock_hz == pytest.approx((0.85e9, 1.05e9, 1.25e9, 1.45e9, 1.65e9))
     assert [str(choice) for choice in space.hbm] == ["hbm2e, 8 high", "hbm3e, 8 high", "hbm3e, 12 high"]
     assert space.num_inside_links == (6, 12, 18)
@@ -74,3 +74,30 @@ def test_a_range_of_clocks_meets_its_end():
 def test_what_is_wrong_is_named(text, said):
     with pytest.raises(SpecError, match=f"^mine.toml: {said}"):
         read(text)
+
+
+def test_the_example_of_one_system_has_one():
+    space, budget = read((EXAMPLES / "one-system.toml").read_text())
+    assert only_system(space) == SystemChoice(
+        clock_hz=1.2e9,
+        hbm=HbmChoice(generation="hbm3e", num_layers=12),
+        num_inside_links=18,
+        num_outside_links=2,
+        node_size=64,
+    )
+    assert budget == ClusterBudget(power_w=2e6, cost_usd=50e6)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (
+            "[system]\nnode_size = [8, 64]",
+            r"mine.toml: system.node_size is \[8, 64\]: has 2 values.*; give one value",
+        ),
+        ('[system]\nhbm = ["hbm3"]', "mine.toml: system.hbm is .*hbm3, 8 high.*hbm_layers one value each"),
+    ],
+)
+def test_more_than_one_system_is_refused_by_its_field(text, said):
+    with pytest.raises(SpecError, match=f"^{said}"):
+        only_system(read(text)[0], "mine.toml")
