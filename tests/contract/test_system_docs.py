@@ -4,6 +4,7 @@ from pathlib import Path
 
 import numpy as np
 
+import rephaze
 from rephaze.hardware.clock import clock_scale, legal_clocks_hz, voltage_v
 from rephaze.hardware.cluster_bill import cluster_bill
 from rephaze.hardware.hbm import hbm_choices, hbm_stack
@@ -53,3 +54,16 @@ def test_the_bill_of_a_thousand_tpuv4():
 def test_every_field_has_its_rule_on_the_page():
     for field in SPEED_RULES:
         assert f"`{field}`" in PAGE.split("### What a box")[1]
+
+
+def test_how_many_chips_for_a_budget():
+    power, usd = rephaze.bill_cluster("tpuv4", power_w=2e6), rephaze.bill_cluster("tpuv4", cost_usd=50e6)
+    held = rephaze.bill_cluster("tpuv4", power_w=2e6, chip_w=192)
+    assert f"run on 2 MW? {power.most_chips:,}:" in PAGE
+    assert f"$ rephaze bill tpuv4 --power-mw 2\n{power}\n```" in PAGE
+    assert (
+        f"`rephaze bill tpuv4 --musd 50`: {usd.most_chips:,}, which draw {usd.total('power') / 1e6:.2f} MW" in PAGE
+    )
+    each_usd = [one.total("usd") / one.num_chips for one in (usd, power)]
+    assert f"They cost {each_usd[0]:,.0f} USD each instead of\n{each_usd[1]:,.0f}" in PAGE
+    assert f"2 MW are enough for {held.most_chips:,}." in PAGE
