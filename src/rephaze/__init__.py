@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from rephaze.api import (
         Run,
+        bill_cluster,
         compare,
         estimate_model,
         evaluate_plan,
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Run",
+    "bill_cluster",
     "compare",
     "estimate_model",
     "evaluate_plan",

@@ -12,6 +12,7 @@ MHZ = 1e6
 GHZ = 1e9
 
 UM2_PER_MM2 = 1e6
+MM2_PER_M2 = 1e6
 
 S_PER_MS = 1e-3
 S_PER_US = 1e-6
@@ -19,3 +20,6 @@ S_PER_US = 1e-6
 J_PER_PJ = 1e-12
 
 FLOPS_PER_TFLOPS = 1e12
+
+W_PER_MW = 1e6
+USD_PER_MUSD = 1e6

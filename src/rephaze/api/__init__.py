@@ -3,6 +3,7 @@
 The command line goes through here and nowhere else. Nothing heavy is loaded before a function needs it.
 """
 
+from rephaze.api.billing import bill_cluster
 from rephaze.api.chips import list_chips, load_chip
 from rephaze.api.exploring import compare, explore, sensitivity
 from rephaze.api.judging import judge_chip, judge_plan
@@ -15,6 +16,7 @@ from rephaze.api.spaces import load_scenario
 
 __all__ = [
     "Run",
+    "bill_cluster",
     "compare",
     "estimate_model",
     "evaluate_plan",

@@ -11,6 +11,7 @@ import typer
 
 from rephaze.cli import (
     area,
+    bill,
     chips,
     compare,
     estimate,
@@ -48,6 +49,7 @@ _COMMANDS: tuple[ModuleType, ...] = (
     graph,
     chips,
     area,
+    bill,
     space,
     estimate,
     schedule,

@@ -43,7 +43,11 @@ def access_energy(chips: ChipTable, model: AreaModel) -> AccessEnergy:
 
 def full_power(chips: ChipTable, model: AreaModel) -> FullPower:
     """What each chip draws at full use: an upper end, no workload keeps everything busy."""
-    energy = access_energy(chips, model)
+    return drawn_power(chips, access_energy(chips, model))
+
+
+def drawn_power(chips: ChipTable, energy: AccessEnergy) -> FullPower:
+    """The same for energies that are known, such as those at another voltage."""
     arrays = chips.num_macs * energy.mac_j_c * chips.clock_hz
     lanes = chips.num_lanes * energy.lane_op_j_c * chips.clock_hz
     buffer = chips.global_buffer_bytes_per_cycle * energy.global_buffer_j_per_byte_c * chips.clock_hz
@@ -62,6 +66,12 @@ def paper_sram_pj(num_bytes: NDArray[np.int64]) -> Floats:
     """Accelergy's average energy of one access, as the paper's mapper takes it."""
     factor, offset = component_value("paper", "sram_read_factor"), component_value("paper", "sram_read_offset_pj")
     return factor * sram_read_pj(num_bytes) + offset
+
+
+def idle_w(area_um2_c: Floats) -> Floats:
+    """TPUv4's least measured power, scaled by area."""
+    anchor_um2 = chip_area(chip_table([preset_chip("tpuv4")]), AreaModel.CORRECTED).total_um2_c[0]
+    return area_um2_c * np.float64(float(component_value("corrected", "idle_anchor_w")) / float(anchor_um2))
 
 
 def _paper(chips: ChipTable) -> AccessEnergy:
@@ -103,12 +113,5 @@ def _corrected(chips: ChipTable) -> AccessEnergy:
         global_buffer_j_per_byte_c=sram_j_per_byte(chips.global_buffer_bytes),
         hbm_j_per_byte_c=one * component_value("corrected", "hbm_pj_per_bit") * BITS_PER_BYTE * J_PER_PJ,
         link_j_per_byte_c=one * component_value("corrected", "link_pj_per_bit") * BITS_PER_BYTE * J_PER_PJ,
-        idle_w_c=_idle_w(chips),
+        idle_w_c=idle_w(chip_area(chips, AreaModel.CORRECTED).total_um2_c),
     )
-
-
-def _idle_w(chips: ChipTable) -> Floats:
-    """TPUv4's least measured power, scaled by area."""
-    anchor_um2 = chip_area(chip_table([preset_chip("tpuv4")]), AreaModel.CORRECTED).total_um2_c[0]
-    area_um2 = chip_area(chips, AreaModel.CORRECTED).total_um2_c
-    return area_um2 * np.float64(float(component_value("corrected", "idle_anchor_w")) / float(anchor_um2))

@@ -9,12 +9,13 @@ from typing import Annotated, Any
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import Field, model_validator
 
 from rephaze.errors import SpecError
 from rephaze.hardware.area import chip_area
 from rephaze.hardware.constraints import parse_constraint
 from rephaze.hardware.presets import preset_chip
+from rephaze.hardware.ranges import Range, Strict, Values
 from rephaze.hardware.sourced_data import data_file
 from rephaze.hardware.template import build_chips, load_template
 from rephaze.types.checks import check_choice, check_count, under
@@ -30,40 +31,7 @@ from rephaze.types.space import AreaModel, DesignSpace, Template
 from rephaze.units import GIB, MIB
 
 
-class _Strict(BaseModel):
-    """A number is not read from text; only enums, which a file writes as text, are (``strict=False``)."""
-
-    model_config = ConfigDict(extra="forbid", strict=True)
-
-
-class Range(_Strict):
-    """``{ from = 1, to = 8, times = 2 }`` is 1, 2, 4, 8; ``step = 2`` adds instead."""
-
-    start: int = Field(alias="from")
-    to: int
-    times: int | None = None
-    step: int | None = None
-
-    @model_validator(mode="after")
-    def _one_way_to_grow(self) -> Range:
-        if (self.times is None) == (self.step is None):
-            raise SpecError("range", {"from": self.start, "to": self.to}, "needs either times or step")
-        if self.start < 1 or self.to < self.start or (self.times or 2) < 2 or (self.step or 1) < 1:
-            raise SpecError("range", {"from": self.start, "to": self.to}, "must grow from at least 1")
-        return self
-
-    def values(self) -> tuple[int, ...]:
-        """Every value of the range, ascending."""
-        found = [self.start]
-        while (after := found[-1] * self.times if self.times else found[-1] + (self.step or 1)) <= self.to:
-            found.append(after)
-        return tuple(found)
-
-
-Values = Range | list[int]
-
-
-class LimitDesign(_Strict):
+class LimitDesign(Strict):
     """A design whose area is the limit."""
 
     num_tensor_cores: int
@@ -75,7 +43,7 @@ class LimitDesign(_Strict):
     num_hbm_stacks: int
 
 
-class SpaceFile(_Strict):
+class SpaceFile(Strict):
     """The ``[space]`` section."""
 
     template: str = "default"
@@ -107,7 +75,7 @@ class SpaceFile(_Strict):
         return self
 
 
-class LevelFile(_Strict):
+class LevelFile(Strict):
     """One entry of ``levels``."""
 
     num_devices: int
@@ -115,14 +83,14 @@ class LevelFile(_Strict):
     latency_s: float = 0.0
 
 
-class ClusterFile(_Strict):
+class ClusterFile(Strict):
     """The ``[cluster]`` section."""
 
     num_devices: int
     levels: list[LevelFile]
 
 
-class TrainingFile(_Strict):
+class TrainingFile(Strict):
     """The ``[training]`` section."""
 
     global_batch: int = Field(ge=1)
@@ -138,7 +106,7 @@ class TrainingFile(_Strict):
     imbalance_factor: float = Field(default=1.0, ge=1.0, le=1000.0)
 
 
-class PlansFile(_Strict):
+class PlansFile(Strict):
     """The ``[plans]`` section: what plans of cost model ``full`` may choose from."""
 
     sharding: list[Annotated[Sharding, Field(strict=False)]] = Field(default_factory=lambda: [Sharding.NONE])
@@ -157,7 +125,7 @@ class PlansFile(_Strict):
     family: PlanFamily = Field(default=PlanFamily.EXACT, strict=False)
 
 
-class ScenarioFile(_Strict):
+class ScenarioFile(Strict):
     """A whole scenario."""
 
     title: str

@@ -21,9 +21,9 @@ def examples_of(name):
 
 def test_the_door_is_what_it_is_said_to_be():
     assert set(FUNCTIONS) == {
-        "compare", "estimate_model", "evaluate_plan", "explore", "extract", "list_chips", "list_models",
-        "judge_chip", "judge_plan", "load_chip", "load_model", "load_scenario", "open_run", "place_model",
-        "schedule_model", "sensitivity",
+        "bill_cluster", "compare", "estimate_model", "evaluate_plan", "explore", "extract", "list_chips",
+        "list_models", "judge_chip", "judge_plan", "load_chip", "load_model", "load_scenario", "open_run",
+        "place_model", "schedule_model", "sensitivity",
     }  # fmt: skip
 
 
