@@ -2,15 +2,19 @@
 
 import random
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
+from rephaze.hardware.constraints import parse_constraint
 from rephaze.hardware.energy import full_power
 from rephaze.hardware.grid import FIELDS, DesignGrid
 from rephaze.search import box_engine, box_search
+from rephaze.search.cosearch import run_search
+from rephaze.search.evaluator import SpaceEvaluator
 from rephaze.search.settings import resolve_settings
-from rephaze.types.search import SearchMethod
+from rephaze.store.run_store import RunStore
+from rephaze.types.search import SearchMethod, SearchResult
 from rephaze.units import MIB
 from tests.property.search_cases import LEGAL_TP, tiny_model
 
@@ -104,18 +108,12 @@ def limited(rng, space):
         power_w_c = full_power(chips, space.area_model).total_w_c
         changes["power_limit_w"] = _quantile(rng, power_w_c, (0.5, 0.9))
     if rng.random() < 0.3:
-        changes["constraints"] = tuple(parsed(text) for text in rng.sample(RULES, rng.choice((1, 1, 2))))
+        changes["constraints"] = tuple(parse_constraint(text) for text in rng.sample(RULES, rng.choice((1, 1, 2))))
     if rng.random() < 0.3:
         changes["hbm_bytes_options"] = tuple(sorted(rng.sample((10 * MIB, 20 * MIB, 50 * MIB, 1024 * MIB), 2)))
     if rng.random() < 0.15:
         changes["vector_lanes"] = None
     return replace(space, **changes)
-
-
-def parsed(text):
-    from rephaze.hardware.constraints import parse_constraint
-
-    return parse_constraint(text)
 
 
 def _quantile(rng, values, parts):
@@ -159,3 +157,55 @@ def slow_start(wave=2, batch=1):
         yield
     finally:
         box_engine.LEAST_WAVE, box_engine.BATCH_SIZE, box_search.NUM_FIRST, box_search.neighbours = before
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Recorded:
+    """A search and what it recorded."""
+
+    result: SearchResult
+    closed: list
+    still_open: list
+    evaluations: dict
+
+
+def recorded(settings, folder, **how):
+    """A search run and read back."""
+    result = run_search(settings, folder=folder, **how)
+    with RunStore.read(folder) as store:
+        evaluations = {item.design: item for item in store.evaluations()}
+        return Recorded(
+            result=result,
+            closed=store.closed_boxes(),
+            still_open=store.open_boxes(),
+            evaluations=evaluations,
+        )
+
+
+def true_values(settings):
+    """Of every design of the space, by its position: what an exhaustive search found."""
+    evaluator, grid = SpaceEvaluator(as_list(settings)), DesignGrid(settings.scenario.space)
+    found = {}
+    for design in range(evaluator.census.num_designs):
+        one = evaluator.evaluate(design, evaluator.unit_bounds([design]), -np.inf)
+        found[position_of(grid, evaluator.census.chips.chip(design))] = max(one.objective, 0.0)
+    return found
+
+
+def position_of(grid, chip):
+    """Where a chip is in the grid."""
+    return tuple(
+        0
+        if field == "vector_lanes" and grid.space.vector_lanes is None
+        else values.tolist().index(getattr(chip, field))
+        for field, values in zip(FIELDS, grid.values, strict=True)
+    )
+
+
+def in_box(values, box):
+    """The values of the designs of a box."""
+    return [
+        value
+        for at, value in values.items()
+        if all(low <= one <= high for one, low, high in zip(at, box.first, box.last, strict=True))
+    ]
