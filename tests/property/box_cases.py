@@ -148,10 +148,10 @@ def times_covered(grid, boxes):
 
 
 @contextmanager
-def slow_start(wave=2, batch=1):
+def slow_start(wave=2, batch=1, num_first=0):
     """No answer to begin with, and a look at it after every design: most must then fall to bounds of boxes."""
     before = box_engine.LEAST_WAVE, box_engine.BATCH_SIZE, box_search.NUM_FIRST, box_search.neighbours
-    box_engine.LEAST_WAVE, box_engine.BATCH_SIZE, box_search.NUM_FIRST = wave, batch, 0
+    box_engine.LEAST_WAVE, box_engine.BATCH_SIZE, box_search.NUM_FIRST = wave, batch, num_first
     box_search.neighbours = lambda _grid, _position: np.empty((0, len(FIELDS)), dtype=np.int64)
     try:
         yield
