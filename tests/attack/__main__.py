@@ -8,7 +8,7 @@ import time
 import traceback
 from pathlib import Path
 
-from tests.attack.campaign import large_budget, small_budget
+from tests.attack.campaign import SHARES, large_budget, small_budget
 from tests.attack.findings import Tally
 
 
@@ -17,7 +17,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.attack", description=__doc__)
     parser.add_argument("--minutes", type=float, default=60.0, help="how long to go on")
     parser.add_argument("--seed", type=int, default=None, help="of the draws; a fresh one unless given")
-    parser.add_argument("--only", choices=("full", "others"), help="cost model full alone, or all but it")
+    parser.add_argument("--only", choices=tuple(SHARES), help="cost model full, searches by boxes, or the rest")
     parser.add_argument("--small", action="store_true", help="the fixed seeds of the tests, once")
     parser.add_argument("--summary", type=Path, default=Path("attack-summary.txt"), help="where the end goes")
     asked = parser.parse_args()

@@ -12,6 +12,8 @@ from rephaze.types.full import PlanFamily
 from rephaze.types.search import Aggregate, Objective
 from rephaze.workload.zoo import ZOO_NAMES
 from tests.attack import seeds
+from tests.attack.box_draws import COARSE_MODELS, box_case, ruled_case, tied_case
+from tests.attack.boxes import attack_boxes
 from tests.attack.cases import SCENARIOS, SMALL_MODELS, Case, key_case, random_case, starved_case
 from tests.attack.claims import attack_answer, attack_counts, chosen_designs, searched
 from tests.attack.findings import Tally
@@ -28,8 +30,8 @@ Attack = Callable[[Tally], None]
 LAYERS_A_TURN = 4
 MOVES_A_TURN = 4
 """Under ``full``, whose searches are small."""
-FULL_SHARE = 1 / 3
-"""Of the time of a large budget."""
+SHARES = {"others": 5 / 9, "full": 1 / 3, "boxes": 1 / 9}
+"""Of the time of a large budget; boxes have a third of what ``full`` has."""
 FEW_PLANS, MANY_PLANS = 40, 1000
 """Priced for each unit under ``full``."""
 MODES = ["none", "block", "stage"]
@@ -96,7 +98,27 @@ def hurried_case(seed: int, model: str = "bert-large") -> Case:
 
 def small_budget() -> dict[str, Attack]:
     """The attacks of every test run, by name."""
-    return _small_others() | _small_full()
+    return _small_others() | _small_full() | _small_boxes()
+
+
+def _small_boxes() -> dict[str, Attack]:
+    """Those of searches by boxes, under both cost models that allow them."""
+
+    def search(seed: int, scenario: str, models: tuple[str, ...], objective: Objective, most: int) -> Attack:
+        def run(tally: Tally) -> None:
+            case = box_case(seed, scenario=scenario, models=models, objective=objective, most_designs=most)
+            attack_boxes(case, tally, seed=seed)
+
+        return run
+
+    found: dict[str, Attack] = {
+        f"boxes: {seed} {'+'.join(models)} {objective}": search(seed, scenario, models, objective, most)
+        for seed, (scenario, models, objective, most) in seeds.BOX_SEEDS.items()
+    }
+    found["boxes: rules"] = lambda tally: attack_boxes(ruled_case(), tally, rungs=False)
+    # Its largest chip first: whatever only ties on a smaller one must still be found.
+    found["boxes: ties"] = lambda tally: attack_boxes(tied_case(), tally, rungs=False, num_first=1)
+    return found
 
 
 def _small_full() -> dict[str, Attack]:
@@ -166,24 +188,55 @@ def _small_others() -> dict[str, Attack]:
 
 
 def large_budget(seed: int, until: float, only: str | None = None) -> Iterator[tuple[str, Attack]]:
-    """Attacks without end, a third of the time on ``full``: all kinds in turn, everything else drawn.
+    """Attacks without end, in shares of the time: all kinds in turn, everything else drawn.
 
     Args:
         seed: Of the draws.
         until: A moment of ``time.perf_counter``.
-        only: ``full``, or ``others`` for all but it.
+        only: One of ``SHARES`` alone.
     """
-    others, full = _large_others(seed, until), _large_full(seed, until)
+    every = {
+        "others": _large_others(seed, until),
+        "full": _large_full(seed, until),
+        "boxes": _large_boxes(seed, until),
+    }
     if only is not None:
-        yield from full if only == "full" else others
+        yield from every[only]
         return
-    # Whoever had less than its share goes on; an attack is over when the next is asked for.
-    spent_s = {True: 0.0, False: 0.0}
+    # Whoever had least of its share goes on; an attack is over when the next is asked for.
+    spent_s = dict.fromkeys(every, 0.0)
     while True:
-        is_full = spent_s[True] <= FULL_SHARE * (spent_s[True] + spent_s[False])
+        name = min(every, key=lambda one: spent_s[one] / SHARES[one])
         began = time.perf_counter()
-        yield next(full if is_full else others)
-        spent_s[is_full] += time.perf_counter() - began
+        yield next(every[name])
+        spent_s[name] += time.perf_counter() - began
+
+
+def _large_boxes(seed: int, until: float) -> Iterator[tuple[str, Attack]]:
+    """Searches by boxes: every objective and aggregate in turn, half of them under ``full``."""
+    rng = random.Random(seed)
+    combinations = list(product(("coarse", "default"), Objective, Aggregate))
+    for turn in range(2**31):
+        if turn % len(combinations) == 0:
+            rng.shuffle(combinations)
+        scenario, objective, aggregate = combinations[turn % len(combinations)]
+        drawn = rng.randrange(2**31)
+        names = QUICK_MODELS if scenario == "default" or turn % 3 else COARSE_MODELS
+        models = tuple(rng.sample(names, rng.choice((1, 1, 2))))
+        most = 8 if scenario == "default" else 40
+
+        def run(tally: Tally, drawn=drawn, scenario=scenario, models=models, asked=(objective, aggregate, most)):
+            case = box_case(
+                drawn,
+                scenario=scenario,
+                models=models,
+                objective=asked[0],
+                aggregate=asked[1],
+                most_designs=asked[2],
+            )
+            attack_boxes(case, tally, seed=drawn, until=min(until, time.perf_counter() + 120))
+
+        yield f"boxes: {drawn} {scenario} {'+'.join(models)} {objective} {aggregate}", run
 
 
 def _large_full(seed: int, until: float) -> Iterator[tuple[str, Attack]]:

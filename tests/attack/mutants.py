@@ -13,7 +13,7 @@ from rephaze.measure.chip_solver import ChipSolver
 from rephaze.measure.layer_bounds import FinerBounds
 from rephaze.search import cosearch, evaluator
 from rephaze.types.latency import ModeTable
-from tests.attack import full_mutants, full_sieves, sieves, slow
+from tests.attack import box_mutants, full_mutants, full_sieves, sieves, slow
 
 Patch = pytest.MonkeyPatch
 TOO_TIGHT = 0.97
@@ -212,6 +212,11 @@ def _full(plant: Callable[[Patch], None], attack: str, kind: str = "bound", clai
     return Mutant(name=name, plant=plant, attacks=(attack, "full: "), kinds=(kind,), claim=claim)
 
 
+def _box(plant: Callable[[Patch], None], *kinds: str, claim: str = "", attack: str = "boxes: ") -> Mutant:
+    name = f"boxes: {plant.__name__.replace('_', ' ')}"
+    return Mutant(name=name, plant=plant, attacks=(attack, "boxes: "), kinds=kinds, claim=claim)
+
+
 COUNTED = ("search: 7 ", "search: 47 ", "search: 23 ")
 """Some whose bounds leave designs near the best unsolved."""
 SEARCHES = ("search: starved", "search: key", "search:")
@@ -271,4 +276,18 @@ MUTANTS = (
     _full(full_mutants.room_left_empty, "full: replays", kind="plan"),
     _full(full_mutants.replays_without_energy, "full: replays", claim=sieves.SOLVED),
     replace(_full(unproven_called_optimal, "full status", kind="status"), attacks=("full status",)),
+    _box(box_mutants.small_corner_for_speed, "bound", claim="corner"),
+    _box(box_mutants.large_corner_for_area, "bound", claim="corner", attack="boxes: 3 "),
+    _box(box_mutants.corner_short_by_one, "bound", claim="corner"),
+    _box(box_mutants.irregular_sides_spanned, "cover", claim="array sides"),
+    _box(box_mutants.rules_asked_beyond_what_fits, "space", attack="boxes: rules"),
+    _box(box_mutants.half_closed_by_the_other, "bound", "better design"),
+    _box(box_mutants.slab_recorded_whole, "cover"),
+    _box(box_mutants.what_does_not_fit_forgotten, "cover", attack="boxes: 8 "),
+    _box(box_mutants.units_left_out_too_early, "bound", "better design", "status", attack="boxes: 9 "),
+    _box(box_mutants.units_left_out_forgotten, "bound", claim="box"),
+    _box(box_mutants.closed_a_little_above, "bound", "better design"),
+    _box(box_mutants.tie_rule_ignored, "status", claim="tie", attack="boxes: ties"),
+    _box(box_mutants.dropped_counted_as_solved, "count", attack="boxes: 3 "),
+    _box(box_mutants.ties_closed_at_any_bound, "bound", "better design", attack="boxes: 4 "),
 )

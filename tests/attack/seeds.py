@@ -3,6 +3,8 @@
 ``make attack`` draws fresh ones.
 """
 
+from rephaze.types.search import Objective
+
 SEARCH_SEEDS = {
     # Seed of the case: its models. Every model of the zoo has a turn.
     1: ("opt-350m",),
@@ -64,3 +66,15 @@ FULL_MOVE_SEEDS = {
     "links": 6,
 }
 FULL_HURRIED_SEED = 103
+
+BOX_SEEDS = {
+    # Of searches by boxes: scenario, models, objective, how many designs at most.
+    0: ("coarse", ("tiny-gpt",), Objective.THROUGHPUT, 16),
+    2: ("coarse", ("tiny-llama",), Objective.PER_AREA, 16),
+    3: ("coarse", ("tiny-gpt",), Objective.PER_WATT, 16),
+    4: ("coarse", ("tiny-gpt", "tiny-llama"), Objective.PER_USD, 12),
+    5: ("coarse", ("tiny-llama",), Objective.THROUGHPUT, 24),
+    6: ("coarse", ("tiny-gpt",), Objective.PER_WATT, 24),
+    8: ("default", ("tiny-gpt",), Objective.THROUGHPUT, 6),
+    9: ("default", ("tiny-gpt",), Objective.PER_AREA, 6),
+}

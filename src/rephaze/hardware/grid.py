@@ -137,17 +137,19 @@ class DesignGrid:
         """What may be in each box."""
         small = self.chips(boxes.first_bf)
         closed_by_b = np.full(len(boxes.first_bf), -1, dtype=np.int64)
-        for at, is_broken_b in (
-            (LIMITS.index(CONSTRAINTS), ~self._may_hold(boxes)),
-            (LIMITS.index(AREA_FLOOR), self._is_below_floor(boxes)),
-            (LIMITS.index(POWER_LIMIT), ~self._is_cool(small)),
-            (LIMITS.index(AREA_LIMIT), ~self._is_small(small)),
-        ):
-            closed_by_b[is_broken_b] = at
+        closed_by_b[~self._is_cool(small)] = LIMITS.index(POWER_LIMIT)
+        closed_by_b[~self._is_small(small)] = LIMITS.index(AREA_LIMIT)
         large_bf = boxes.last_bf.copy()
-        is_open_b = closed_by_b < 0
-        if is_open_b.any():
-            large_bf[is_open_b] = self._largest(boxes.take(is_open_b))
+        fits_b = closed_by_b < 0
+        if fits_b.any():
+            # What fits lies between both corners: a rule that only larger chips keep, none of them does.
+            inner = Boxes(boxes.first_bf[fits_b], self._largest(boxes.take(fits_b)))
+            large_bf[fits_b] = inner.last_bf
+            closed_by_b[fits_b] = np.where(
+                self._is_below_floor(inner),
+                LIMITS.index(AREA_FLOOR),
+                np.where(self._may_hold(inner), -1, LIMITS.index(CONSTRAINTS)),
+            )
         return Corners(large_bf, closed_by_b)
 
     def is_design(self, at_cf: Ints) -> Flags:

@@ -159,12 +159,12 @@ class BoxBounding:
 
     def _open_units(self, m: int) -> OpenUnits:
         work, models = self._works[m], self._models
-        batch_s_uc = np.full((len(work.units), len(self._chips)), np.inf)
+        batch_s_uc = np.zeros((len(work.units), len(self._chips)))
         for c, b in enumerate(self._box_c.tolist()):
             if known := self._given[b]:
+                # What could not reach an earlier goal keeps the time it has: a bound must hold for it too.
+                batch_s_uc[:, c] = known[m].others_s
                 batch_s_uc[list(known[m].unit_u), c] = known[m].batch_s_u
-            else:
-                batch_s_uc[:, c] = 0.0
         energy = access_energy(self._chips, self._scenario.space.area_model)
 
         def estimator_of(columns: NDArray[np.intp]) -> Estimator:
@@ -183,8 +183,14 @@ class BoxBounding:
                 self._valuation, self._works, self._least_s_mc, m, self._goal.threshold, only=c
             )[0]
             batch_s_u = own.batch_s_uc[:, c]
-            unit_u = np.flatnonzero((batch_s_u <= longest_s) & np.isfinite(batch_s_u))
-            found.append(UnitTimes(unit_u=tuple(unit_u.tolist()), batch_s_u=tuple(batch_s_u[unit_u].tolist())))
+            is_left_u = (batch_s_u <= longest_s) & np.isfinite(batch_s_u)
+            found.append(
+                UnitTimes(
+                    unit_u=tuple(np.flatnonzero(is_left_u).tolist()),
+                    batch_s_u=tuple(batch_s_u[is_left_u].tolist()),
+                    others_s=float(batch_s_u[~is_left_u].min(initial=np.inf)),
+                )
+            )
         return tuple(found)
 
 

@@ -245,7 +245,13 @@ class _Run:
     def _answer(self, batch: Sequence[OpenBox], *, is_covered: bool = True) -> bool:
         """Solve designs and take the answers; whether one is the best."""
         state, goal = self.state, self.state.goal
-        answers = self._known_or_solved(batch, goal)
+        try:
+            answers = self._known_or_solved(batch, goal)
+        except StoppedError:
+            # Workers nobody waits for: what they were asked stays open.
+            for box in batch if is_covered else ():
+                state.push(box)
+            raise
         solved = [item for item in answers if isinstance(item, Evaluation)]
         for box, item in zip(batch, answers, strict=True):
             if is_covered and isinstance(item, Evaluation):

@@ -9,11 +9,9 @@ import numpy as np
 from rephaze.hardware.grid import DesignGrid
 from rephaze.measure.layer_bounds import ModelBounds, no_bounds
 from rephaze.measure.model_work import memory_options
-from rephaze.measure.objective import Valuation
-from rephaze.search.box_bounds import corner_valuation, longest_batches
+from rephaze.search.box_bounds import corner_valuation
 from rephaze.search.box_expansion import BoxExpansion
 from rephaze.search.design_search import DesignSearch
-from rephaze.search.engine import RELATIVE_SLACK
 from rephaze.search.evaluator import Preparation, of_best_memory
 from rephaze.types.boxes import Expansion, Goal, OpenBox
 from rephaze.types.search import Evaluation, SearchSettings, Unsettled
@@ -44,7 +42,7 @@ class BoxEvaluator(Preparation):
         valuation = corner_valuation(self, chips)
         options = memory_options(self.settings.scenario.space, chip.hbm_bytes, chip.hbm_bytes_per_s)
         priced = options if valuation.is_memory_priced else options[-1:]
-        bounds = [self._unit_bounds(box, m, valuation, goal.threshold) for m in range(len(self.works))]
+        bounds = [self._unit_bounds(box, m) for m in range(len(self.works))]
         solver = self.chip_solver(chip, stop=stop)
         smaller = [] if len(priced) > 1 else options[:-1]
         searches = [
@@ -60,13 +58,10 @@ class BoxEvaluator(Preparation):
             return Unsettled(design=design, bound=max(one.bound() for one in searches))
         return of_best_memory(found)
 
-    def _unit_bounds(self, box: OpenBox, m: int, valuation: Valuation, threshold: float) -> ModelBounds:
-        """What is known of a model's units; those that are out, at a time that is of no use."""
-        work = self.works[m]
-        found = no_bounds(work, 1)
+    def _unit_bounds(self, box: OpenBox, m: int) -> ModelBounds:
+        """What is known of a model's units."""
+        found = no_bounds(self.works[m], 1)
         if box.times:
-            least_s_mc = np.array([[own.least_s] for own in box.times])
-            longest_s = float(longest_batches(valuation, self.works, least_s_mc, m, threshold)[0])
-            found.batch_s_uc[:] = longest_s * (1 + 2 * RELATIVE_SLACK)
+            found.batch_s_uc[:] = box.times[m].others_s
             found.batch_s_uc[list(box.times[m].unit_u), 0] = box.times[m].batch_s_u
         return found

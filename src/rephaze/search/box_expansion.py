@@ -302,8 +302,10 @@ def _slower(known: tuple[UnitTimes, ...], found: tuple[UnitTimes, ...]) -> tuple
         return found or known
     joined = []
     for one, other in zip(known, found, strict=True):
-        longer = dict(zip(other.unit_u, other.batch_s_u, strict=True))
-        pairs = zip(one.unit_u, one.batch_s_u, strict=True)
-        both = [(u, max(batch_s, longer[u])) for u, batch_s in pairs if u in longer]
-        joined.append(UnitTimes(unit_u=tuple(u for u, _ in both), batch_s_u=tuple(batch_s for _, batch_s in both)))
+        first, second = (dict(zip(own.unit_u, own.batch_s_u, strict=True)) for own in (one, other))
+        both = {u: max(batch_s, second[u]) for u, batch_s in first.items() if u in second}
+        left_out = [max(batch_s, other.others_s) for u, batch_s in first.items() if u not in second]
+        left_out += [max(batch_s, one.others_s) for u, batch_s in second.items() if u not in first]
+        others_s = min((*left_out, max(one.others_s, other.others_s)))
+        joined.append(UnitTimes(unit_u=tuple(both), batch_s_u=tuple(both.values()), others_s=others_s))
     return tuple(joined)

@@ -19,7 +19,7 @@ from rephaze.search.box_seeds import drawn_designs, neighbours, single_boxes
 from rephaze.search.progress import SearchClock, SearchProgress
 from rephaze.search.workers.base import Workers
 from rephaze.store.run_store import RunStore
-from rephaze.types.boxes import NO_GOAL, Expansion, Goal, OpenBox
+from rephaze.types.boxes import NO_GOAL, SOLVED, Expansion, Goal, OpenBox
 from rephaze.types.run_record import Incumbent
 from rephaze.types.search import Certificate, Evaluation, SearchResult, SearchStatus
 from rephaze.types.stopping import StoppedError
@@ -80,6 +80,7 @@ class BoxSearch:
     def _open_cover(self) -> bool:
         """Take up the boxes that were open, or all; whether the run is new."""
         if self.store is not None:
+            self._reopen_near(self.store)
             closed, left = self.store.closed_boxes(), self.store.open_boxes()
             if closed or left:
                 self.count.add(closed)
@@ -92,6 +93,13 @@ class BoxSearch:
                 OpenBox(first=tuple(first_f), last=tuple(last_f), upper=math.inf, bounded_by="", times=())
             )
         return True
+
+    def _reopen_near(self, store: RunStore) -> None:
+        """Open what an earlier session closed and this one is to count."""
+        threshold = self.state.goal.threshold
+        if self.state.within and self.state.goal.has_answer:
+            near = [box for box in store.closed_boxes() if box.bound >= threshold and box.closed_by != SOLVED]
+            store.reopen_boxes(near)
 
     def _push_first(self) -> None:
         """Designs drawn from the space, the best bounds first, to have an answer to hold bounds against."""
@@ -221,8 +229,10 @@ class BoxSearch:
             return "stopped before a plan was found"
         points = certificate.num_dropped_by_bound
         most = max(points, key=lambda name: points[name], default="")
-        if most and points[most] == certificate.num_designs:
-            return f"no design keeps to the limits of the space: all break its {most}"
+        if most and sum(points.values()) == certificate.num_designs:
+            part = points[most] / certificate.num_designs
+            whose = f"all break its {most}" if part == 1 else f"its {most} closes most of the grid, {part:.0%}"
+            return f"no design keeps to the limits of the space: {whose}"
         reasons = {item.reason for item in self.state.evaluations.values() if item.reason}
         why = "; ".join(sorted(reasons)) or "no plan fits the memory of any design"
         part = points[most] / certificate.num_designs if most else 0.0

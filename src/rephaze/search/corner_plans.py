@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -60,8 +61,10 @@ class CornerPlans:
             one_is_enough = stage is Stage.HURRIED and len(works) == 1 and not self._is_one_design
             kept: list[int] = []
             found_s: list[float] = []
+            others_s = times[m].others_s
             for known_s, u in sorted(zip(times[m].batch_s_u, times[m].unit_u, strict=True)):
                 if known_s > longest_s:
+                    others_s = min(others_s, known_s)
                     continue
                 bound_s = 0.0
                 if not (kept and one_is_enough):
@@ -69,10 +72,13 @@ class CornerPlans:
                 if bound_s < longest_s:
                     kept.append(u)
                     found_s.append(max(bound_s, known_s))
-            times[m] = UnitTimes(unit_u=tuple(kept), batch_s_u=tuple(found_s))
+                else:
+                    # A hair more: what takes just as long is of no use either, and need not be asked again.
+                    others_s = min(others_s, math.nextafter(longest_s, math.inf))
+            times[m] = UnitTimes(unit_u=tuple(kept), batch_s_u=tuple(found_s), others_s=others_s)
             if not kept:
                 return None
-            least_s_mc[m] = np.maximum(least_s_mc[m], min(found_s))
+            least_s_mc[m] = np.maximum(least_s_mc[m], times[m].least_s)
         upper = float(self.valuation.upper_bounds(works, least_s_mc, np.arange(1))[0])
         if upper < threshold:
             return None

@@ -248,6 +248,17 @@ class RunStore(RunReader):
                 [(ranges_text(box.first, box.last), float(box.upper), box.bounded_by) for box in still_open],
             )
 
+    def reopen_boxes(self, reopened: Iterable[ClosedBox]) -> None:
+        """Have closed boxes open again, under the bounds that closed them, in one transaction."""
+        with self._transaction("open boxes again") as connection:
+            for box in reopened:
+                ranges = ranges_text(box.first, box.last)
+                connection.execute("DELETE FROM closed_boxes WHERE ranges = ?", (ranges,))
+                connection.execute(
+                    "INSERT INTO open_boxes (ranges, bound, bounded_by) VALUES (?, ?, ?)",
+                    (ranges, float(box.bound), box.closed_by),
+                )
+
     def record_looked_at(self, designs: Iterable[int], chips: ChipTable, area_um2_c: FloatColumn) -> None:
         """Keep the chips of some designs, by their numbers; those that are there stay."""
         columns = [getattr(chips, name).tolist() for name in CHIP_FIELDS]

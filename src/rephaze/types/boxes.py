@@ -13,8 +13,8 @@ import numpy as np
 Position = tuple[int, ...]
 """Of a design in the grid of its space, field by field."""
 
-SOLVED = "schedules and plans"
-"""What closes a design that was solved."""
+SOLVED = "solved exactly"
+"""What closes a design that was solved; none of the bounds that drop one meanwhile is called so."""
 NO_PLAN = "no plan fits"
 """What closes designs on which some model has no plan."""
 
@@ -25,11 +25,13 @@ class UnitTimes:
 
     unit_u: tuple[int, ...]
     batch_s_u: tuple[float, ...]
+    others_s: float
+    """Nor is any plan of a unit that is not among them faster than this; infinite if none of these has a plan."""
 
     @property
     def least_s(self) -> float:
-        """No plan of any of them is faster."""
-        return min(self.batch_s_u, default=np.inf)
+        """No plan of the model is faster."""
+        return min((*self.batch_s_u, self.others_s))
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -2,7 +2,8 @@
 
 Three kinds of checks: the record agrees with itself (counts, status, gap), the winner's area, times, plans and
 energy come out the same when derived afresh, and no design that a bound dropped beats the answer: all bounds are
-recomputed, and a seeded sample of each kind is solved unit by unit without looking at any bound.
+recomputed, and a seeded sample of each kind is solved unit by unit without looking at any bound. Of a run by boxes
+the boxes must cover the space, and a sample of each kind is bounded again and a design of each solved.
 """
 
 from __future__ import annotations
@@ -10,23 +11,24 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-import numpy as np
-from numpy.typing import NDArray
-
 from rephaze.errors import RunError, SpecError
 from rephaze.hardware.area import chip_area
-from rephaze.search.evaluator import SpaceEvaluator
+from rephaze.measure.model_work import memory_options
+from rephaze.search.box_bounds import corner_valuation
+from rephaze.search.box_evaluator import BoxEvaluator
+from rephaze.search.evaluator import Preparation
 from rephaze.search.provenance import graph_digests
+from rephaze.search.workers.base import make_evaluator
 from rephaze.store.run_store import RunStore
-from rephaze.types.chip import chip_table
+from rephaze.types.chip import Chip, chip_table
 from rephaze.types.run_record import RunInfo
 from rephaze.types.search import Evaluation, ModelPlan, Objective, SearchResult, SearchStatus
 from rephaze.types.verification import Check
+from rephaze.verify.box_check import CoverCheck
 from rephaze.verify.dropped import DroppedDesigns
 from rephaze.verify.findings import TOLERANCE, Wrong, checked, differs
+from rephaze.verify.recorded_designs import GridDesigns, ListedDesigns, RecordedDesigns
 from rephaze.verify.winner import check_winner
-
-Floats = NDArray[np.float64]
 
 
 def verify_run(
@@ -47,16 +49,19 @@ def verify_run(
     with RunStore.read(folder) as store:
         info, result = store.info(), store.result()
         stored = store.designs()
+        numbers = store.design_numbers()
         evaluations = {item.design: item for item in store.evaluations()}
         table = store.bounds()
+        closed, still_open = store.closed_boxes(), store.open_boxes()
     if result is None:
         raise RunError(f"{folder}: has no answer yet; finish it with rephaze search --out {folder} --resume")
     on_progress("models and design space")
-    evaluator = SpaceEvaluator(info.settings)
-    check = _RunCheck(info, result, evaluations, evaluator)
+    evaluator = make_evaluator(info.settings)
+    designs = GridDesigns(evaluator) if isinstance(evaluator, BoxEvaluator) else ListedDesigns(evaluator)
+    check = _RunCheck(info, result, evaluations, evaluator, designs)
     found = [
         checked("versions", 1, check.wrong_versions(), info.versions.estimator),
-        checked("design space", evaluator.census.num_designs, check.wrong_designs(stored), "enumerated the same"),
+        checked("design space", len(numbers), designs.wrong_records(stored, numbers, evaluations), designs.fine),
         checked("answer", len(evaluations), check.wrong_answer(), f"{result.status}, {result.objective:.6g}"),
     ]
     if result.chip is not None:
@@ -64,9 +69,12 @@ def verify_run(
         for work, plan in zip(evaluator.works, result.plans, strict=False):
             on_progress(f"{work.name} on the winner")
             found.extend(check_winner(evaluator, result, work, plan))
+    if isinstance(evaluator, BoxEvaluator):
+        on_progress("boxes")
+        cover = CoverCheck(evaluator, result, evaluations, closed, still_open)
+        return [*found, *cover.checks(sample, on_progress)]
     on_progress("bounds of all designs")
-    found.extend(DroppedDesigns(evaluator, result, evaluations, table).checks(sample, on_progress))
-    return found
+    return [*found, *DroppedDesigns(evaluator, result, evaluations, table).checks(sample, on_progress)]
 
 
 class _RunCheck:
@@ -77,10 +85,11 @@ class _RunCheck:
         info: RunInfo,
         result: SearchResult,
         evaluations: dict[int, Evaluation],
-        evaluator: SpaceEvaluator,
+        evaluator: Preparation,
+        designs: RecordedDesigns,
     ) -> None:
         self.info, self.settings, self.result, self.evaluator = info, info.settings, result, evaluator
-        self.evaluations = evaluations
+        self.evaluations, self.designs = evaluations, designs
 
     def wrong_versions(self) -> Wrong:
         model = self.evaluator.model
@@ -93,18 +102,6 @@ class _RunCheck:
             for name, digest in made_by.input_digests.items()
             if digests[name] != digest
         )
-
-    def wrong_designs(self, stored: tuple[object, Floats] | None) -> Wrong:
-        census = self.evaluator.census
-        if stored is None:
-            if census.num_designs:
-                yield "no designs are recorded"
-            return
-        area_um2_d = stored[1]
-        if len(area_um2_d) != census.num_designs:
-            yield f"{len(area_um2_d)} designs recorded, the space has {census.num_designs}"
-        elif (area_um2_d != census.area_um2_c).any():
-            yield f"design {int(np.argmax(area_um2_d != census.area_um2_c))} has another area"
 
     def wrong_answer(self) -> Wrong:
         """The answer against the evaluations it came from."""
@@ -123,15 +120,16 @@ class _RunCheck:
         if len(result.plans) != len(self.settings.models):
             yield f"{len(result.plans)} plans for {len(self.settings.models)} models"
             return
-        if result.chip != self.evaluator.census.chips.chip(result.design):
+        if result.chip != self.designs.chip(result.design):
             yield f"the chip is not design {result.design} of the space"
-        sizes = {memory.hbm_bytes for memory in self.evaluator.memory_options(result.design)}
+        space, chip = self.settings.scenario.space, result.chip
+        sizes = {memory.hbm_bytes for memory in memory_options(space, chip.hbm_bytes, chip.hbm_bytes_per_s)}
         if not {plan.hbm_bytes for plan in result.plans} <= sizes:
             yield f"a plan has memory that is not among {sorted(sizes)}"
             return
         if self.settings.objective is Objective.PER_USD and len({plan.hbm_bytes for plan in result.plans}) > 1:
             yield "plans of one chip are priced with different memories"
-        given = self._objective_of_plans(result.design, result.plans)
+        given = self._objective_of_plans(result.chip, result.plans)
         if differs(given, result.objective):
             yield f"the plans give {given:.9g}, not {result.objective:.9g}"
         if differs(1 + result.gap, max(result.bound, result.objective) / result.objective):
@@ -139,13 +137,10 @@ class _RunCheck:
         if result.status is SearchStatus.OPTIMAL and (result.gap or result.bound != result.objective):
             yield f"called optimal with gap {result.gap:.3g}"
 
-    def _objective_of_plans(self, design: int, plans: Sequence[ModelPlan]) -> float:
-        valuation = self.evaluator.valuation
+    def _objective_of_plans(self, chip: Chip, plans: Sequence[ModelPlan]) -> float:
+        valuation = corner_valuation(self.evaluator, chip_table([chip]))
         return valuation.combined(
-            [
-                valuation.worth(design, plan.hbm_bytes).of_plan(plan.batch_s, plan.energy_per_sample_j)
-                for plan in plans
-            ]
+            [valuation.worth(0, plan.hbm_bytes).of_plan(plan.batch_s, plan.energy_per_sample_j) for plan in plans]
         )
 
     def wrong_area(self) -> Wrong:

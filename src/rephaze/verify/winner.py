@@ -6,7 +6,7 @@ from rephaze.errors import RephazeError
 from rephaze.measure.model_work import ModelWork
 from rephaze.place.price import price_plan
 from rephaze.place.simulate import formula_gap_s, replayed_batch_s
-from rephaze.search.evaluator import SpaceEvaluator
+from rephaze.search.evaluator import Preparation
 from rephaze.types.search import ModelPlan, SearchResult
 from rephaze.types.verification import Check
 from rephaze.verify.findings import TOLERANCE, Wrong, checked, differs
@@ -14,7 +14,7 @@ from rephaze.verify.full_winner import derive_full_plan, wrong_full_plan
 from rephaze.verify.rederive import DerivedPass, WinnerCheck, plan_energy_j, recorded_plan, timed_problem
 
 
-def check_winner(evaluator: SpaceEvaluator, result: SearchResult, work: ModelWork, plan: ModelPlan) -> list[Check]:
+def check_winner(evaluator: Preparation, result: SearchResult, work: ModelWork, plan: ModelPlan) -> list[Check]:
     """Operators, schedules and plan of one model on the winner."""
     assert result.chip is not None
     if work.cut_of(plan) is None or plan.microbatch not in work.scenario.training.microbatches:

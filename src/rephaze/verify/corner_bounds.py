@@ -1,0 +1,92 @@
+"""The bound of a box derived again at its corners, by the means of a search through a list.
+
+All units in closed form first; then the most promising unit of the most promising model a stage further, until no
+plan on the large corner, valued as on the small one, is worth more than the bound asked about. The exact answer of
+a corner is never asked for: forms of a layer are chosen by what is fastest there, which bounds no other chip.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from rephaze.estimate.estimator import Estimator
+from rephaze.hardware.area import chip_area
+from rephaze.hardware.energy import access_energy
+from rephaze.hardware.grid import DesignGrid
+from rephaze.measure.best_plan import Stage, UnitSearch
+from rephaze.measure.layer_bounds import layer_bounds
+from rephaze.measure.model_work import Memory
+from rephaze.measure.objective import Valuation
+from rephaze.search.device_time import device_time_batch_s
+from rephaze.search.evaluator import Preparation
+from rephaze.types.boxes import Position
+from rephaze.verify.findings import TOLERANCE
+
+
+class CornerBounds:
+    """Boxes of one space under the models of one search."""
+
+    def __init__(self, models: Preparation, grid: DesignGrid) -> None:
+        self.models, self.grid = models, grid
+
+    def by_device_time(self, small: Position, large: Position) -> float:
+        """What no design is worth more than, by device time alone."""
+        models = self.models
+        chips = self.grid.chips(np.array([large], dtype=np.int64))
+        batch_s_mc = np.stack(
+            [device_time_batch_s(work, chips, models.model, models.exclusion) for work in models.works]
+        )
+        return float(self._valuation(small).upper_bounds(models.works, batch_s_mc, np.arange(1))[0])
+
+    def bound(self, small: Position, large: Position, asked: float) -> float:
+        """What no design is worth more than, refined until it is no more than ``asked`` or can be no finer.
+
+        Args:
+            small: The corner that is valued.
+            large: The corner that runs the plans.
+            asked: The bound on record.
+        """
+        models, valuation = self.models, self._valuation(small)
+        best = self.by_device_time(small, large)
+        target = asked * (1 + TOLERANCE)
+        if best <= target:
+            return best
+        chips = self.grid.chips(np.array([large], dtype=np.int64))
+        chip, energy = chips.chip(0), access_energy(chips, models.settings.scenario.space.area_model)
+        estimator = Estimator(chips, energy, models.settings.scenario.cluster, models.model, models.memos.gemms)
+        memory = Memory(chip.hbm_bytes, chip.hbm_bytes_per_s)
+        solver = models.chip_solver(chip)
+        options = models.settings.scenario.space.hbm_bytes_options
+        worth = valuation.worth(0, min(options) if options else int(valuation.chips.hbm_bytes[0]))
+        searches = []
+        for work in models.works:
+            own = layer_bounds(work, estimator, chips, [memory], models.exclusion)
+            searches.append(UnitSearch(solver, work, memory, own, worth, valuation.least_j(work, 0)))
+        while True:
+            uppers = [one.upper for one in searches]
+            best = min(best, valuation.combined(uppers))
+            open_ = [m for m, one in enumerate(searches) if _next_stage(one) <= Stage.HURRIED]
+            if best <= target or not open_:
+                return best
+            m = max(open_, key=lambda at: uppers[at])
+            needed = valuation.needed(uppers, m, asked) if asked > 0 else math.inf
+            searches[m].refine(
+                worth.longest_s(needed, searches[m].least_j) * (1 + TOLERANCE) if asked > 0 else math.inf
+            )
+
+    def _valuation(self, small: Position) -> Valuation:
+        models = self.models
+        chips = self.grid.chips(np.array([small], dtype=np.int64))
+        model = models.settings.scenario.space.area_model
+        area_um2_c = chip_area(chips, model).total_um2_c
+        return Valuation(models.settings, chips, area_um2_c, access_energy(chips, model), models.model)
+
+
+def _next_stage(one: UnitSearch) -> Stage:
+    """Of the most promising unit, the stage it would be taken to."""
+    if one.upper <= 0:
+        return Stage.SOLVED
+    u = int(np.argmax(one.upper_u))
+    return Stage(min(int(one.stage_u[u]) + 1, Stage.SOLVED))
