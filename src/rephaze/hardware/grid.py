@@ -195,7 +195,7 @@ class DesignGrid:
         if self.space.constraints:
             small, large = self.chips(boxes.first_bf), self.chips(boxes.last_bf)
             for rule in self.space.constraints:
-                found &= _may_hold(rule, small, large)
+                found &= may_hold(rule, small, large)
         return found
 
     def _runs(self, field: str) -> list[Ints]:
@@ -221,7 +221,7 @@ def is_regular_side(side: int) -> bool:
     return odd in (1, 3)
 
 
-def _may_hold(rule: Constraint, small: ChipTable, large: ChipTable) -> Flags:
+def may_hold(rule: Constraint, small: ChipTable, large: ChipTable) -> Flags:
     """Whether a rule may hold between two chips: a product of fields rises with every one of them."""
     least_left, most_left = (small, large) if rule.left_factor >= 0 else (large, small)
     least_right, most_right = (small, large) if rule.right_factor >= 0 else (large, small)

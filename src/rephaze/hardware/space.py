@@ -15,6 +15,7 @@ from rephaze.types.chip import ChipTable
 from rephaze.types.space import Comparison, Constraint, DesignSpace
 
 MAX_GRID_POINTS = 20_000_000
+"""More would not fit the memory; boxes of designs (``grid``) have no such limit."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -73,9 +74,8 @@ def _grid(space: DesignSpace) -> ChipTable:
     )
     num_points = int(np.prod([float(len(axis)) for axis in axes]))
     if num_points > MAX_GRID_POINTS:
-        raise SpecError(
-            "space", num_points, f"has over {MAX_GRID_POINTS:,} grid points", "list fewer values per field"
-        )
+        rule = f"has over {MAX_GRID_POINTS:,} grid points, too many for method list"
+        raise SpecError("space", num_points, rule, "search by method boxes, or list fewer values per field")
     columns = [c.ravel() for c in np.meshgrid(*[np.array(a, dtype=np.int64) for a in axes], indexing="ij")]
     return build_chips(
         num_tensor_cores=columns[0],
