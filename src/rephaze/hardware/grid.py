@@ -124,6 +124,13 @@ class DesignGrid:
         options = self.space.hbm_bytes_options
         return build_chips(**columns, template=self.space.template, hbm_bytes=max(options) if options else None)
 
+    def positions(self, designs: Ints) -> Ints:
+        """Where designs of some numbers are."""
+        found = np.empty((len(designs), len(self.shape)), dtype=np.int64)
+        for f in reversed(range(len(self.shape))):
+            designs, found[:, f] = np.divmod(designs, self.shape[f])
+        return found
+
     def chip(self, design: int) -> Chip:
         """The chip of a number, named by it."""
         found = self.chips(np.array([self.position_of(design)], dtype=np.int64))

@@ -92,8 +92,14 @@ class RuledGrid:
 
     def areas_between(self, low_um2: float, high_um2: float, power_w: float) -> Floats:
         """Areas of the chips above one and up to another, exactly; rather few, or it takes memory."""
-        found = [one.areas_between(low_um2, high_um2, power_w) for one in self._two_sided()]
+        found = [one.between(low_um2, high_um2, power_w)[1] for one in self._two_sided()]
         return np.concatenate([np.zeros(0), *found])
+
+    def values_between(self, low_um2: float, high_um2: float, power_w: float) -> Values:
+        """The same chips by the values of their fields."""
+        found = [one.between(low_um2, high_um2, power_w)[0] for one in self._two_sided()]
+        none = np.zeros(0, dtype=np.int64)
+        return {name: np.concatenate([none, *(own[name] for own in found)]) for name in FIELDS}
 
     def _two_sided(self) -> Iterator[_TwoSides] | list[_TwoSides]:
         return self._held if len(self._boxes) == 1 else (_TwoSides(self.space, *box) for box in self._boxes)
@@ -153,18 +159,18 @@ class _TwoSides:
         both = np.unique(np.concatenate([one.k_p * num_j + one.j_p for one in near]))
         return sure + self._num_kept(Pairs(*np.divmod(both, num_j)), bounds)
 
-    def areas_between(self, low_um2: float, high_um2: float, power_w: float) -> Floats:
-        pairs = self._area.between(_around(low_um2)[0], _around(high_um2)[1])
-        area_c, power_c = self._exact(pairs)
-        found: Floats = area_c[(area_c > low_um2) & (area_c <= high_um2) & (power_c <= power_w)]
-        return found
+    def between(self, low_um2: float, high_um2: float, power_w: float) -> tuple[Values, Floats]:
+        columns = self._columns(self._area.between(_around(low_um2)[0], _around(high_um2)[1]))
+        area_c, power_c = self._measured(columns)
+        keep_c = (area_c > low_um2) & (area_c <= high_um2) & (power_c <= power_w)
+        return {name: own[keep_c] for name, own in columns.items()}, area_c[keep_c]
 
     def _num_kept(self, pairs: Pairs, bounds: _Bounds) -> int:
-        return int(bounds.keep(*self._exact(pairs)).sum())
+        return int(bounds.keep(*self._measured(self._columns(pairs))).sum())
 
-    def _exact(self, pairs: Pairs) -> tuple[Floats, Floats]:
+    def _columns(self, pairs: Pairs) -> Values:
         columns = {name: own[pairs.k_p] for name, own in self._first.items()}
-        return self._measured(columns | {name: own[pairs.j_p] for name, own in self._second.items()})
+        return columns | {name: own[pairs.j_p] for name, own in self._second.items()}
 
     def _kept(self, side: Values, smallest: Values, rules: list[Constraint]) -> Values:
         chips = _chips(self.space, {**smallest, **side})

@@ -37,11 +37,20 @@ class SpaceEvaluator(Preparation):
     Args:
         settings: The search.
         stop: Ends the preparation of the models, and solvers that are given no other, with ``StoppedError``.
+        census: The designs it is about; by default all of the space.
+        prepared: Of the same search: its models and what it remembers are shared.
     """
 
-    def __init__(self, settings: SearchSettings, stop: StopSignal = UNSTOPPED) -> None:
-        self.census: DesignCensus = enumerate_designs(settings.scenario.space)
-        super().__init__(settings, stop)
+    def __init__(
+        self,
+        settings: SearchSettings,
+        stop: StopSignal = UNSTOPPED,
+        *,
+        census: DesignCensus | None = None,
+        prepared: Preparation | None = None,
+    ) -> None:
+        self.census = enumerate_designs(settings.scenario.space) if census is None else census
+        super().__init__(settings, stop, prepared)
 
     @cached_property
     def energy(self) -> AccessEnergy:
