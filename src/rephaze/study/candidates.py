@@ -1,7 +1,7 @@
 """Designs that baselines choose from: all of a space, or, where it is too large to list, some of it.
 
-Baselines go through lists, as the tools they stand for do. Of a large space they get a sample drawn evenly from its
-designs; the paper's heuristic, which looks at the largest chips first, gets the largest of the whole space.
+Baselines go through lists, as the tools they stand for do. Of a large space they get a sample, every design as
+likely as any other; the paper's heuristic, which looks at the largest chips first, gets the largest of all.
 """
 
 from __future__ import annotations
