@@ -34,6 +34,7 @@ def write_report(
     from rephaze.report.search_plots import ExploredDesigns
     from rephaze.report.search_report import SearchRecords, write_search_report
     from rephaze.store.run_store import RunStore
+    from rephaze.study.field_reach import field_reaches
 
     with RunStore.read(run) as reader:
         info, result, designs, held = reader.info(), reader.result(), reader.designs(), reader.known_chips()
@@ -48,7 +49,7 @@ def write_report(
             evaluations=tuple(replace(item, design=place[item.design]) for item in reader.evaluations()),
             bounds=reader.bounds(),
         )
-        incumbents = reader.incumbents()
+        incumbents, reaches = reader.incumbents(), field_reaches(reader)
     accounts, accounts_missing = _accounts(info.settings, result, stop)
     blocks, missing = _blocks(info.settings, result, stop)
     known = measured_chips(run, info, held, known_chips_s, stop) if result.chip else []
@@ -63,6 +64,7 @@ def write_report(
         marked=[_marked(one) for one in known],
         accounts=accounts,
         accounts_missing=accounts_missing,
+        reaches=reaches,
     )
     return write_search_report(out or run / REPORT_NAME, records)
 

@@ -30,8 +30,6 @@ from rephaze.types.space import AreaModel, DesignSpace
 from rephaze.types.stopping import UNSTOPPED
 from rephaze.units import GIB, MIB
 
-TPUV4_EXPERT = "tpuv4, expert plan"
-TPUV4_SEARCHED = "tpuv4, searched plan"
 SEARCHED_EXPERT = "searched chip, expert plan"
 SEARCHED = "searched chip and plan"
 RANDOM = "random search"

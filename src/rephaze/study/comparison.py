@@ -17,8 +17,6 @@ from rephaze.store.run_store import RunStore
 from rephaze.study.baselines import (
     SEARCHED,
     SEARCHED_EXPERT,
-    TPUV4_EXPERT,
-    TPUV4_SEARCHED,
     chip_with_expert_plans,
     chip_with_rule_plans,
     chip_with_searched_plans,
@@ -31,7 +29,7 @@ from rephaze.study.candidates import even_candidates, largest_candidates
 from rephaze.study.chip_metric import ChipMetric
 from rephaze.study.gains import split_gain
 from rephaze.study.yardstick import Yardstick
-from rephaze.types.comparison import Baseline, Comparison, Sharing
+from rephaze.types.comparison import TPUV4_EXPERT, TPUV4_SEARCHED, Baseline, Comparison, Sharing
 from rephaze.types.placement import PlacementModel
 from rephaze.types.search import SearchResult, SearchSettings, SearchStatus
 

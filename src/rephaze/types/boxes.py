@@ -99,3 +99,19 @@ class Goal:
 
 
 NO_GOAL = Goal(threshold=-np.inf, objective=-np.inf, area_um2=np.inf, cutoff=-np.inf)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class FieldReach:
+    """How near to the answer a search by boxes came with each value of one field."""
+
+    field: str
+    values: tuple[int, ...]
+    """Ascending."""
+    solved: tuple[float, ...]
+    """Of each value, the best objective of a design that was solved; 0 if none was."""
+    bound: tuple[float, ...]
+    """Of each value, the best bound of a box with it when the search closed it or stopped; 0 where limits leave
+    nothing, or nothing has a plan."""
+    answer: int | None
+    """Position of the winner's value."""

@@ -14,8 +14,6 @@ from rephaze.search.evaluator import SpaceEvaluator
 from rephaze.search.settings import resolve_settings
 from rephaze.study.baselines import (
     SEARCHED,
-    TPUV4_EXPERT,
-    TPUV4_SEARCHED,
     search_at_random,
     search_by_area_groups,
     search_spotlight_style,
@@ -27,7 +25,7 @@ from rephaze.study.comparison import RecordedRun, common_run, compare_baselines,
 from rephaze.study.gains import chips_between, split_gain
 from rephaze.study.yardstick import Yardstick
 from rephaze.types.chip import chip_table
-from rephaze.types.comparison import ChipAnswer
+from rephaze.types.comparison import TPUV4_EXPERT, TPUV4_SEARCHED, ChipAnswer
 from rephaze.types.search import Objective
 from rephaze.units import GIB
 
