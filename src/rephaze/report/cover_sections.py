@@ -22,7 +22,6 @@ TITLES = {
 }
 MOST_LABELS = 16
 """Values named under an axis; of more every second, third ... is."""
-NEAR = 0.99
 
 
 def cover_body(proof: Certificate) -> str:
@@ -49,18 +48,25 @@ def cover_body(proof: Certificate) -> str:
 
 
 def reach_body(reaches: Sequence[FieldReach], result: SearchResult) -> str:
-    """The section's HTML: a figure, and which fields matter in words."""
+    """The section's HTML: a step along each field, and a figure of all its values."""
+    lead = "The winner with one field changed and all others kept, with the best plans of the changed chip."
+    rows = [_steps(one, result) for one in sorted(reaches, key=lambda one: -_least_loss(one, result))]
     note = (
-        "Grey: the best bound of a box with this value when it was closed, or when the search stopped. Blue: the "
-        "best design with this value that was solved. Green: the answer. A field whose grey bars fall beside the "
-        "answer matters; one whose bars stay level hardly does. A bound says that nothing in its box wins; plans "
-        "that cannot reach the answer are left out of it."
+        "Blue: the best chip with this value that was measured, in percent of the answer; hollow: the winner with "
+        "this one field changed breaks a limit. Grey: the best bound of a box with this value when it was closed, "
+        "or when the search stopped: nothing in the box wins; plans that cannot reach the answer are left out. "
+        "Green: the answer. No bar: limits leave no design with this value, or none has a plan."
     )
-    return figure(reach_figure(reaches, result)) + paragraph(_in_words(reaches, result)) + paragraph(note, "note")
+    return (
+        paragraph(lead)
+        + table(["field", "a step less", "the answer", "a step more"], rows)
+        + figure(reach_figure(reaches, result))
+        + paragraph(note, "note")
+    )
 
 
 def reach_figure(reaches: Sequence[FieldReach], result: SearchResult) -> Any:
-    """For each field a strip of its values: how near to the answer, in percent of it."""
+    """For each field a strip of its values: how near to the answer chips and boxes with it come."""
     from plotly.subplots import make_subplots
 
     num_rows = -(-len(reaches) // 2)
@@ -68,60 +74,91 @@ def reach_figure(reaches: Sequence[FieldReach], result: SearchResult) -> Any:
         rows=num_rows,
         cols=2,
         subplot_titles=[TITLES[one.field] for one in reaches],
-        vertical_spacing=0.32 / max(num_rows, 1),
+        vertical_spacing=0.34 / max(num_rows, 1),
         horizontal_spacing=0.08,
     )
-    least = min((part for one in reaches for part in _parts(one.bound, result) if part), default=0.0)
+    shown = [part for one in reaches for part in (*_parts(one.bound, result), *_known(one, result)) if part]
     for at, one in enumerate(reaches):
-        row, col = at // 2 + 1, at % 2 + 1
+        place: dict[str, Any] = {"row": at // 2 + 1, "col": at % 2 + 1}
         names = [_value(one.field, value) for value in one.values]
-        solved = [(name, part) for name, part in zip(names, _parts(one.solved, result), strict=True) if part]
         plot.add_bar(
-            name="best bound of a closed box",
             x=names,
             y=_parts(one.bound, result),
-            marker={"color": [ANSWER if k == one.answer else CLOSED for k in range(len(names))]},
-            hovertemplate="%{x}: at most %{y:.2f} % of the answer<extra></extra>",
+            marker={"color": [ANSWER if k == one.answer else CLOSED for k in range(len(names))], "opacity": 0.55},
+            hovertemplate="%{x}: closed at %{y:.2f} % of the answer<extra></extra>",
             showlegend=False,
-            row=row,
-            col=col,
+            **place,
         )
+        known = [
+            (name, part, k) for k, (name, part) in enumerate(zip(names, _known(one, result), strict=True)) if part
+        ]
         plot.add_scatter(
-            name="best solved",
-            mode="markers",
-            x=[name for name, _ in solved],
-            y=[part for _, part in solved],
-            marker={"color": SOLVED, "size": 8},
-            hovertemplate="%{x}: %{y:.2f} % of the answer, solved<extra></extra>",
+            mode="lines+markers",
+            x=[name for name, _, _ in known],
+            y=[part for _, part, _ in known],
+            line={"color": SOLVED, "width": 1},
+            marker={
+                "size": 7,
+                "color": [SOLVED if one.fits[k] or one.solved[k] else "#fff" for _, _, k in known],
+                "line": {"color": SOLVED, "width": 1.5},
+            },
+            hovertemplate="%{x}: %{y:.2f} % of the answer, measured<extra></extra>",
             showlegend=False,
-            row=row,
-            col=col,
+            **place,
         )
         step = -(-len(names) // MOST_LABELS)
-        shown = [name for k, name in enumerate(names) if k % step == 0 or k == one.answer]
-        plot.update_xaxes(type="category", tickvals=shown, tickangle=0, row=row, col=col)
-    top = max((part for one in reaches for part in _parts(one.bound, result)), default=100.0)
-    low = max(0.0, least - 0.1 * (top - least) - 1.0)
-    plot.update_yaxes(range=[low, top + 0.05 * (top - low)], ticksuffix=" %")
+        plot.update_xaxes(
+            type="category",
+            categoryorder="array",
+            categoryarray=names,
+            range=[-0.5, len(names) - 0.5],
+            tickvals=names[::step],
+            tickangle=0,
+            **place,
+        )
+    low, top = min(shown, default=0.0), max(shown, default=100.0)
+    plot.update_yaxes(range=[max(0.0, low - 0.1 * (top - low)), top + 0.08 * (top - low)], ticksuffix=" %")
     plot.update_layout(
         template="plotly_white",
-        height=60 + 190 * num_rows,
-        margin={"l": 60, "r": 20, "t": 40, "b": 30},
+        height=80 + 190 * num_rows,
+        margin={"l": 60, "r": 20, "t": 60, "b": 30},
         font={"family": "system-ui, sans-serif", "size": 12},
         bargap=0.15,
     )
     return plot
 
 
-def _in_words(reaches: Sequence[FieldReach], result: SearchResult) -> str:
-    """Of each field, the range of values within a percent of the answer."""
-    said = []
-    for one in reaches:
-        near = [k for k, part in enumerate(_parts(one.bound, result)) if part >= 100 * NEAR]
-        first, last = (_value(one.field, one.values[k]) for k in (near[0], near[-1])) if near else ("", "")
-        values = first if first == last else f"{first} to {last}"
-        said.append(f"{TITLES[one.field]} {values} ({len(near)} of {len(one.values)} values)")
-    return f"Values with which a box came within 1 % of the answer: {'; '.join(said)}."
+def _known(one: FieldReach, result: SearchResult) -> list[float]:
+    """Of each value the best chip that was measured, in percent of the answer; 0 if none was."""
+    best = []
+    for solved, changed, fits in zip(one.solved, one.changed, one.fits, strict=True):
+        # A chip that breaks a limit is shown only where there is no design to show.
+        best.append(max(solved, changed or 0.0) if fits or not solved else solved)
+    return _parts(best, result)
+
+
+def _steps(one: FieldReach, result: SearchResult) -> list[str]:
+    cells = [TITLES[one.field]]
+    for k in (one.answer - 1, one.answer, one.answer + 1):
+        if not 0 <= k < len(one.values):
+            cells.append("none in the space")
+            continue
+        value, changed = _value(one.field, one.values[k]), one.changed[k]
+        if k == one.answer:
+            cells.append(value)
+        elif changed is None:
+            cells.append(f"{value}: not measured")
+        else:
+            loss = f"{changed / result.objective - 1:+.2%}" if changed > 0 else "no plan"
+            cells.append(f"{value}: {loss}" + ("" if one.fits[k] else ", over a limit"))
+    return cells
+
+
+def _least_loss(one: FieldReach, result: SearchResult) -> float:
+    """What the better of two steps that keep to the limits costs; minus one if none was measured."""
+    near = [k for k in (one.answer - 1, one.answer + 1) if 0 <= k < len(one.values) and one.fits[k]]
+    known = [changed for k in near if (changed := one.changed[k]) is not None]
+    return 1 - max(known) / result.objective if known else -1.0
 
 
 def _parts(values: Sequence[float], result: SearchResult) -> list[float]:

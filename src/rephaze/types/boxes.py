@@ -103,15 +103,19 @@ NO_GOAL = Goal(threshold=-np.inf, objective=-np.inf, area_um2=np.inf, cutoff=-np
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class FieldReach:
-    """How near to the answer a search by boxes came with each value of one field."""
+    """How near to the answer designs come with each value of one field."""
 
     field: str
     values: tuple[int, ...]
     """Ascending."""
-    solved: tuple[float, ...]
-    """Of each value, the best objective of a design that was solved; 0 if none was."""
     bound: tuple[float, ...]
     """Of each value, the best bound of a box with it when the search closed it or stopped; 0 where limits leave
     nothing, or nothing has a plan."""
-    answer: int | None
+    solved: tuple[float, ...]
+    """Of each value, the best objective of a design that was solved; 0 if none was."""
+    changed: tuple[float | None, ...]
+    """Of each value, the objective of the winner with this one field changed; None if it was not measured."""
+    fits: tuple[bool, ...]
+    """Of each value, whether the winner so changed keeps to the limits."""
+    answer: int
     """Position of the winner's value."""
