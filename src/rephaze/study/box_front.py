@@ -24,6 +24,7 @@ from tempfile import TemporaryDirectory
 import numpy as np
 from numpy.typing import NDArray
 
+from rephaze.errors import RunError
 from rephaze.hardware.grid import LIMITS, Boxes, DesignGrid
 from rephaze.search.box_bounds import ALL_RUNGS, DEVICE_ONLY, BoxBounding, Reach
 from rephaze.search.cosearch import run_search
@@ -74,12 +75,19 @@ def cover_bounds(run: RunReader, prepared: Preparation, budgets_um2: Sequence[fl
         run: A search by boxes.
         prepared: Of the same models, with throughput as the objective.
         budgets_um2: Ascending, the last the area limit of the space.
+
+    Raises:
+        RunError: The run was interrupted before its boxes were recorded.
     """
-    kept = [box for box in run.closed_boxes() if box.closed_by not in LIMITS]
-    ends = [(box.first, box.last) for box in kept] + [(box.first, box.last) for box in run.open_boxes()]
-    pairs_bef = np.array(ends, dtype=np.int64).reshape(len(ends), 2, -1)
-    boxes = Boxes(pairs_bef[:, 0], pairs_bef[:, 1])
-    small_b = DesignGrid(prepared.settings.scenario.space).area_um2(boxes.first_bf) if ends else np.zeros(0)
+    grid = DesignGrid(prepared.settings.scenario.space)
+    closed, left = run.closed_boxes(), run.open_boxes()
+    if sum(box.num_points for box in closed) + sum(box.num_points for box in left) != grid.num_points:
+        raise RunError(f"{run.folder}: its boxes do not cover its space yet; go on with it by --resume")
+    kept = [box for box in closed if box.closed_by not in LIMITS]
+    ends = [(box.first, box.last) for box in kept] + [(box.first, box.last) for box in left]
+    ends_bef = np.array(ends, dtype=np.int64).reshape(len(ends), 2, len(grid.shape))
+    boxes = Boxes(ends_bef[:, 0], ends_bef[:, 1])
+    small_b = grid.area_um2(boxes.first_bf)
     index, budget, area = [], [], []
     for at, (below_um2, budget_um2) in enumerate(zip([0.0, *budgets_um2], budgets_um2, strict=False)):
         within = np.flatnonzero(small_b <= budget_um2)
