@@ -55,7 +55,7 @@ def judge_chip(run: str | Path, chip: str | Path | Chip, *, on_step: OnStep = ig
         >>> import rephaze
         >>> space = {"num_tensor_cores": [8], "tensor_width": [128], "tensor_depth": [128], "num_hbm_stacks": [2]}
         >>> few = {"space": space, "training": {"microbatches": [1], "tp_degrees": [1]}}
-        >>> _ = rephaze.explore("vit-large", changes=few, store="judged-run")
+        >>> _ = rephaze.explore("vit-large", scenario="coarse", changes=few, store="judged-run")
         >>> print(rephaze.judge_chip("judged-run", "tpuv2"))  # doctest: +ELLIPSIS
         tpuv2 is within ...% of anything of the 119 designs for vit-large, proven
 

@@ -198,6 +198,14 @@ def test_the_chips_between_change_one_cause_at_a_time():
     )
 
 
+def test_others_are_set_beside_tpuv4_by_name(paper):
+    """Rules of practitioners stand between the two plans of TPUv4 under cost model full."""
+    found = compare_baselines(paper.settings, budget=1)
+    first, *others = found.baselines
+    mixed = replace(found, baselines=(first, replace(first, name="tpuv4, a rule"), *others))
+    assert [one.name for one in mixed.references] == [TPUV4_EXPERT, TPUV4_SEARCHED]
+
+
 def test_factors_multiply_to_the_gain_and_the_search_is_best(paper):
     settings = paper.settings
     found = compare_baselines(settings, budget=3)
