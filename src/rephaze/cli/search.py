@@ -48,7 +48,9 @@ def search(
     config: Annotated[
         Path | None, typer.Option(help="Run file (.toml): scenario, changes to it, what to look for.")
     ] = None,
-    scenario: Annotated[str | None, typer.Option(help="default, full, paper, or a scenario file (.toml).")] = None,
+    scenario: Annotated[
+        str | None, typer.Option(help="default, coarse, paper, or a scenario file (.toml).")
+    ] = None,
     family: Annotated[
         str | None,
         typer.Option(

@@ -84,7 +84,10 @@ def reach_figure(reaches: Sequence[FieldReach], result: SearchResult) -> Any:
         plot.add_bar(
             x=names,
             y=_parts(one.bound, result),
-            marker={"color": [ANSWER if k == one.answer else CLOSED for k in range(len(names))], "opacity": 0.55},
+            marker={
+                "color": [ANSWER if k == one.position else CLOSED for k in range(len(names))],
+                "opacity": 0.55,
+            },
             hovertemplate="%{x}: closed at %{y:.2f} % of the answer<extra></extra>",
             showlegend=False,
             **place,
@@ -139,12 +142,12 @@ def _known(one: FieldReach, result: SearchResult) -> list[float]:
 
 def _steps(one: FieldReach, result: SearchResult) -> list[str]:
     cells = [TITLES[one.field]]
-    for k in (one.answer - 1, one.answer, one.answer + 1):
+    for k in (one.position - 1, one.position, one.position + 1):
         if not 0 <= k < len(one.values):
             cells.append("none in the space")
             continue
         value, changed = _value(one.field, one.values[k]), one.changed[k]
-        if k == one.answer:
+        if k == one.position:
             cells.append(value)
         elif changed is None:
             cells.append(f"{value}: not measured")
@@ -156,7 +159,7 @@ def _steps(one: FieldReach, result: SearchResult) -> list[str]:
 
 def _least_loss(one: FieldReach, result: SearchResult) -> float:
     """What the better of two steps that keep to the limits costs; minus one if none was measured."""
-    near = [k for k in (one.answer - 1, one.answer + 1) if 0 <= k < len(one.values) and one.fits[k]]
+    near = [k for k in (one.position - 1, one.position + 1) if 0 <= k < len(one.values) and one.fits[k]]
     known = [changed for k in near if (changed := one.changed[k]) is not None]
     return 1 - max(known) / result.objective if known else -1.0
 

@@ -58,7 +58,7 @@ def field_reaches(run: RunReader, budget_s: float = 0.0, stop: StopSignal = UNST
                 solved=tuple(float(objective_d[at_df[:, f] == at].max(initial=0.0)) for at in order),
                 changed=tuple(changed.get(position) for position in moved),
                 fits=tuple(within_limits(grid.space, grid.chips(np.array(moved))).tolist()),
-                answer=order.index(answer[f]),
+                position=order.index(answer[f]),
             )
         )
     return tuple(found)

@@ -117,5 +117,5 @@ class FieldReach:
     """Of each value, the objective of the winner with this one field changed; None if it was not measured."""
     fits: tuple[bool, ...]
     """Of each value, whether the winner so changed keeps to the limits."""
-    answer: int
-    """Position of the winner's value."""
+    position: int
+    """Of the winner's value among them."""

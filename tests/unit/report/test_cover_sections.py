@@ -18,7 +18,7 @@ CORES = FieldReach(
     solved=(0.0, 0.0, 300.0),
     changed=(100.0, 270.0, 300.0),
     fits=(True, True, True),
-    answer=2,
+    position=2,
 )
 BUFFER = FieldReach(
     field="global_buffer_bytes",
@@ -27,7 +27,7 @@ BUFFER = FieldReach(
     solved=(0.0, 300.0, 0.0),
     changed=(None, 300.0, 330.0),
     fits=(True, True, False),
-    answer=1,
+    position=1,
 )
 
 

@@ -52,8 +52,8 @@ def test_each_field_that_varies_is_there_with_its_values_in_order(run):
     assert found["tensor_width"].values == (32, 40, 64)
     assert found["global_buffer_bytes"].values == (2 * MIB, 4 * MIB)
     for name, one in found.items():
-        assert one.values[one.answer] == getattr(result.chip, name)
-        assert one.solved[one.answer] == one.bound[one.answer] == one.changed[one.answer] == result.objective
+        assert one.values[one.position] == getattr(result.chip, name)
+        assert one.solved[one.position] == one.bound[one.position] == one.changed[one.position] == result.objective
         assert all(bound <= result.bound for bound in one.bound)
 
 
