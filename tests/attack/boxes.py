@@ -191,7 +191,7 @@ class _BoxAttack:
             box = finer
 
     def _inherited(self, evaluator: BoxEvaluator, low, high, at, value: float) -> None:
-        """A design bounded with what is left of the units of a box around it, few where the goal is just in reach."""
+        """A design bounded with what is left of the units of a box around it: few where the goal is near."""
         both = Boxes(np.array([low]), np.array([high]))
         most = float(
             BoxBounding(evaluator, self.grid, both, [()], EVERYTHING, UNSTOPPED).run(ALL_RUNGS).upper_b[0]

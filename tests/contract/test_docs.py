@@ -12,7 +12,7 @@ from rephaze.cli.main import app
 from rephaze.hardware.area import _sram_node_factor, chip_area, lane_um2
 from rephaze.hardware.presets import preset_chip
 from rephaze.hardware.scenarios import load_scenario
-from rephaze.hardware.space import enumerate_designs
+from rephaze.hardware.space_census import count_space
 from rephaze.types.chip import chip_table
 from rephaze.types.space import AreaModel
 
@@ -43,9 +43,9 @@ def test_numbers_in_the_hardware_page_are_the_codes():
     assert f"{lane_um2():,.0f} um²" in text
     assert f"| {_sram_node_factor():.3f} |" in text
     cells = []
-    for name in ("paper", "default"):
+    for name in ("paper", "coarse", "default"):
         space = load_scenario(name).space
-        census = enumerate_designs(space)
+        census = count_space(space)
         cells.append(f"{census.num_grid_points:,} → {census.num_designs:,}")
         assert f"{space.area_limit_um2 / 1e6:.2f} mm²" in text
     assert " | ".join(cells) in text

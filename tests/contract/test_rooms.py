@@ -30,7 +30,8 @@ UNITLESS = {
     "microbatch", "global_batch", "src", "dst", "position", "index",
     "tensor_width", "tensor_depth", "vector_lanes", "global_buffer_multicast", "row_length", "seq_len",
     "query_len", "key_len", "window_len", "head_dim", "value_dim", "param_bytes", "seed", "layer", "op", "op_id",
-    "stride", "buffer_multicast", "objective", "bound", "upper", "threshold", "cutoff", "gap", "design", "cycles",
+    "stride", "buffer_multicast", "objective", "bound", "gap", "design", "cycles",
+    "upper", "threshold", "cutoff",
 }  # fmt: skip
 
 

@@ -29,7 +29,7 @@ def baseline_table(found: Comparison) -> TextTable:
     settings = found.settings
     unit = "samples/s" if settings.objective == "throughput" else str(settings.objective)
     title = unit if len(settings.models) == 1 else f"{settings.aggregate} {unit}"
-    expert, searched = found.baselines[0].objective, found.baselines[1].objective
+    expert, searched = (one.objective for one in found.references)
     rows = tuple(
         (
             one.name,

@@ -42,7 +42,7 @@ def explore(
         >>> import rephaze
         >>> space = {"num_tensor_cores": [4, 8], "tensor_width": [128], "tensor_depth": [128]}
         >>> few = {"space": space | {"num_hbm_stacks": [2]}, "training": {"microbatches": [1], "tp_degrees": [1]}}
-        >>> result = rephaze.explore("vit-large", changes=few, store="run")
+        >>> result = rephaze.explore("vit-large", scenario="coarse", changes=few, store="run")
         >>> result.status.value, result.chip.num_tensor_cores, result.certificate.num_open
         ('optimal', 8, 0)
 

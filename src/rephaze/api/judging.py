@@ -55,7 +55,7 @@ def judge_chip(run: str | Path, chip: str | Path | Chip, *, on_step: OnStep = ig
         >>> import rephaze
         >>> space = {"num_tensor_cores": [8], "tensor_width": [128], "tensor_depth": [128], "num_hbm_stacks": [2]}
         >>> few = {"space": space, "training": {"microbatches": [1], "tp_degrees": [1]}}
-        >>> _ = rephaze.explore("vit-large", changes=few, store="judged-run")
+        >>> _ = rephaze.explore("vit-large", scenario="coarse", changes=few, store="judged-run")
         >>> print(rephaze.judge_chip("judged-run", "tpuv2"))  # doctest: +ELLIPSIS
         tpuv2 is within ...% of anything of the 119 designs for vit-large, proven
 
@@ -64,7 +64,7 @@ def judge_chip(run: str | Path, chip: str | Path | Chip, *, on_step: OnStep = ig
         chip: A name of ``list_chips``, a chip file, or a chip; it need not keep to the limits of the space.
         on_step: Told what is being done.
     """
-    from rephaze.search.evaluator import SpaceEvaluator
+    from rephaze.search.evaluator import Preparation
     from rephaze.store.run_store import RunStore
     from rephaze.study.yardstick import Yardstick
 
@@ -77,11 +77,12 @@ def judge_chip(run: str | Path, chip: str | Path | Chip, *, on_step: OnStep = ig
     on_step(f"the best plans on {chosen.name}")
     answer = next((one for one in held if one.chip == chosen), None)
     if answer is None:
-        answer = Yardstick(SpaceEvaluator(settings)).with_searched_plans(chosen)
+        answer = Yardstick(Preparation(settings)).with_searched_plans(chosen)
         keep_measured(Path(run), info, [answer])
+    counted = "designs" if result.certificate.num_boxes is None else "grid points"
     return Judgement(
         label=chosen.name or "the chip",
-        space=f"the {result.certificate.num_designs:,} designs for {', '.join(settings.models)}",
+        space=f"the {result.certificate.num_designs:,} {counted} for {', '.join(settings.models)}",
         objective=answer.objective,
         bound=result.bound,
         reason=answer.reason,

@@ -24,7 +24,7 @@ def measured_chips(
         budget_s: After this no further chip is begun; 0 measures none.
         stop: Ends the work; what is measured by then counts.
     """
-    if budget_s <= 0 or not _is_comparable(info):
+    if budget_s <= 0 or not is_comparable(info):
         return list(held)
     from rephaze.study.known_chips import measure_known_chips
 
@@ -41,13 +41,13 @@ def keep_measured(run: Path, info: RunInfo, found: Sequence[ChipAnswer]) -> None
     """Record chips with a run, unless it is from another version, or its folder cannot be written to now."""
     from rephaze.store.run_store import RunStore
 
-    if not found or not _is_comparable(info):
+    if not found or not is_comparable(info):
         return
     with suppress(RunError), RunStore.annotate(run) as store:
         store.record_known_chips(found)
 
 
-def _is_comparable(info: RunInfo) -> bool:
+def is_comparable(info: RunInfo) -> bool:
     """Whether what is measured here has the numbers of the run: the same estimator and graph files."""
     from rephaze.search.provenance import versions_of
 

@@ -6,18 +6,23 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rephaze.api.measured_chips import measured_chips
+from rephaze.api.measured_chips import is_comparable, measured_chips
 from rephaze.errors import RephazeError, RunError
 from rephaze.types.stopping import UNSTOPPED, StoppedError, StopSignal
 
 if TYPE_CHECKING:
     from rephaze.report.search_plots import MarkedChip
+    from rephaze.store.reader import RunReader
+    from rephaze.types.boxes import FieldReach
     from rephaze.types.comparison import ChipAnswer
     from rephaze.types.plan_account import PlanAccount
+    from rephaze.types.run_record import RunInfo
     from rephaze.types.schedule import PassSchedule
     from rephaze.types.search import SearchResult, SearchSettings
 
 REPORT_NAME = "report.html"
+FIELD_STEPS_S = 10.0
+"""For measuring the winner with one field changed."""
 
 
 def write_report(
@@ -48,7 +53,7 @@ def write_report(
             evaluations=tuple(replace(item, design=place[item.design]) for item in reader.evaluations()),
             bounds=reader.bounds(),
         )
-        incumbents = reader.incumbents()
+        incumbents, reaches = reader.incumbents(), _reaches(reader, info, stop)
     accounts, accounts_missing = _accounts(info.settings, result, stop)
     blocks, missing = _blocks(info.settings, result, stop)
     known = measured_chips(run, info, held, known_chips_s, stop) if result.chip else []
@@ -63,8 +68,21 @@ def write_report(
         marked=[_marked(one) for one in known],
         accounts=accounts,
         accounts_missing=accounts_missing,
+        reaches=reaches,
     )
     return write_search_report(out or run / REPORT_NAME, records)
+
+
+def _reaches(reader: RunReader, info: RunInfo, stop: StopSignal) -> tuple[FieldReach, ...]:
+    """How near designs come with each value of a field; the winner's neighbours measured, if that is fair."""
+    from rephaze.study.field_reach import field_reaches
+
+    try:
+        return field_reaches(reader, FIELD_STEPS_S if is_comparable(info) else 0.0, stop)
+    except RunError:
+        raise
+    except RephazeError:  # a graph file that is not what it was
+        return field_reaches(reader)
 
 
 def _accounts(

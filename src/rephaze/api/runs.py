@@ -29,7 +29,7 @@ def open_run(folder: str | Path) -> Run:
         >>> import rephaze
         >>> space = {"num_tensor_cores": [8], "tensor_width": [128], "tensor_depth": [128], "num_hbm_stacks": [2]}
         >>> few = {"space": space, "training": {"microbatches": [1], "tp_degrees": [1]}}
-        >>> _ = rephaze.explore("vit-large", changes=few, store="vit-run")
+        >>> _ = rephaze.explore("vit-large", scenario="coarse", changes=few, store="vit-run")
         >>> run = rephaze.open_run("vit-run")
         >>> run.best.chip.num_tensor_cores, run.result.status.value, run.export("designs.csv", table="designs")
         (8, 'optimal', 119)
@@ -143,7 +143,7 @@ class Run(Shown):
 
         Args:
             out: File to write; replaced if it is there.
-            table: ``evaluations``, ``plans``, ``stages``, ``bounds``, ``designs`` or ``incumbents``.
+            table: ``evaluations``, ``plans``, ``stages``, ``bounds``, ``designs``, ``boxes`` or ``incumbents``.
             file_format: ``csv`` or ``parquet`` (extra ``[parquet]``); None: by the ending of the file's name.
         """
         from rephaze.store.export import FileFormat, export_table

@@ -174,7 +174,8 @@ def front_sentence(front: ParetoFront) -> str:
     return (
         f"{len(front.points):,} non-dominated of {front.num_solved_exactly:,} designs solved exactly"
         + (f", {solved_now:,} of them now" if solved_now else "")
-        + f"; {front.num_designs - front.num_solved_exactly:,} of {front.num_designs:,} were not solved"
+        + f"; {front.num_designs - front.num_solved_exactly:,} of {front.num_designs:,} "
+        + ("grid points were not" if front.counts_grid_points else "were not solved")
     )
 
 

@@ -21,7 +21,7 @@ from rephaze.types.scenario import Scenario
 from rephaze.types.space import AreaModel
 
 if TYPE_CHECKING:
-    from rephaze.hardware.space import DesignCensus
+    from rephaze.hardware.space_census import SpaceCensus
 
 AREA_PARTS = ("arrays", "lanes", "scratchpads", "global_buffer", "io", "total")
 
@@ -31,12 +31,19 @@ class DesignCount(Shown):
     """The designs of a scenario's space, and how many fell to each limit."""
 
     scenario: Scenario
-    census: DesignCensus
+    census: SpaceCensus
 
     def histogram(self, num_bins: int) -> tuple[NDArray[np.int64], FloatColumn]:
         """How many designs lie in each of so many ranges of area, and the ends of the ranges in um2."""
-        counts, ends_um2 = np.histogram(self.census.area_um2_c, bins=num_bins)
-        return counts, ends_um2
+        return self.census.histogram(num_bins)
+
+    @property
+    def smallest_um2(self) -> float:
+        """Area of the chip with the least of everything, whether it keeps to the limits or not."""
+        from rephaze.hardware.grid import FIELDS, DesignGrid
+
+        grid = DesignGrid(self.scenario.space)
+        return float(grid.area_um2(np.array([[int(grid.values[f].argmin()) for f in range(len(FIELDS))]]))[0])
 
     def blocks(self) -> Sequence[Block]:
         """Headline and what each limit removes."""
@@ -73,11 +80,11 @@ def load_scenario(name_or_path: str | Path = "default") -> Scenario:
 
 
 def count_designs(scenario: str | Path | Scenario = "default") -> DesignCount:
-    """How many designs a scenario's space has, and what each limit removes."""
-    from rephaze.hardware.space import enumerate_designs
+    """How many designs a scenario's space has, and what each limit removes: counted, not enumerated."""
+    from rephaze.hardware.space_census import count_space
 
     found = as_scenario(scenario)
-    return DesignCount(scenario=found, census=enumerate_designs(found.space))
+    return DesignCount(scenario=found, census=count_space(found.space))
 
 
 def design_areas(file: str | Path, model: str = AreaModel.CORRECTED) -> DesignAreas:

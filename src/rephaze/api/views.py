@@ -86,6 +86,7 @@ def design_count_blocks(count: DesignCount) -> list[Block]:
         f"scenario {count.scenario.name}: {count.scenario.title}",
         limits_sentence(count),
         removal_table(count),
+        *([] if count.census.num_designs else [nothing_sentence(count)]),
     ]
 
 
@@ -112,6 +113,19 @@ def removal_table(count: DesignCount) -> TextTable:
         (f"{census.num_designs:,}", "designs"),
     )
     return TextTable(headings=("chips", "what"), rows=rows, left=frozenset({"what"}))
+
+
+def nothing_sentence(count: DesignCount) -> str:
+    """Of a space without a design: the limit that removes most, and what to change."""
+    space, census = count.scenario.space, count.census
+    smallest = f"the smallest chip it lists has {count.smallest_um2 / UM2_PER_MM2:,.2f} mm²"
+    _, name, fix = max(
+        (census.num_above_area_limit, "area_limit_um2", f"raise it or list smaller values: {smallest}"),
+        (census.num_below_area_floor, "area_floor_fraction", "lower it or list larger values"),
+        (census.num_above_power_limit, "power_limit_w", "raise it or list smaller values"),
+        (census.num_against_constraints, "constraints", "; ".join(rule.text for rule in space.constraints)),
+    )
+    return f"No design keeps to the limits, most break {name}; {fix}."
 
 
 def estimate_blocks(found: Estimate) -> list[Block]:

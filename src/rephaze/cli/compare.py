@@ -107,7 +107,7 @@ def step_progress(quiet: bool) -> Iterator[OnStep]:
 
 
 def _record(found: Comparison) -> dict[str, Any]:
-    expert, searched = found.baselines[0].objective, found.baselines[1].objective
+    expert, searched = (one.objective for one in found.references)
     return {
         "status": found.status,
         "models": list(found.settings.models),

@@ -72,7 +72,7 @@ def _progress(quiet: bool) -> Iterator[OnBudget]:
         def show(state: BudgetProgress) -> None:
             status.update(
                 f"budget {state.area_um2 / UM2_PER_MM2:,.1f} mm²: best {state.samples_per_s:,.5g} samples/s, "
-                f"{state.num_open:,} designs open, {state.num_solved:,} solved"
+                f"{state.num_open:,} {state.counted} open, {state.num_solved:,} solved"
             )
 
         yield show

@@ -12,6 +12,7 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from rich.text import Text
 
 from rephaze.cli.output import ExitCode, JsonOption, print_json, stderr, stdout, step_status
 from rephaze.cli.tables import bare_table, filled
@@ -47,7 +48,9 @@ def search(
     config: Annotated[
         Path | None, typer.Option(help="Run file (.toml): scenario, changes to it, what to look for.")
     ] = None,
-    scenario: Annotated[str | None, typer.Option(help="default, full, paper, or a scenario file (.toml).")] = None,
+    scenario: Annotated[
+        str | None, typer.Option(help="default, coarse, paper, or a scenario file (.toml).")
+    ] = None,
     family: Annotated[
         str | None,
         typer.Option(
@@ -81,6 +84,10 @@ def search(
             max=50.0,
         ),
     ] = 0.0,
+    method: Annotated[
+        str | None,
+        typer.Option(help="How the space is gone through: auto, boxes or list.", metavar="auto|boxes|list"),
+    ] = None,
     exhaustive: Annotated[
         bool, typer.Option("--exhaustive", help="Solve every design: for small spaces.")
     ] = False,
@@ -103,7 +110,9 @@ def search(
                 *(models or ()),
                 scenario=scenario,
                 config=config,
-                changes=_changes(objective, aggregate, devices, global_batch, area_limit_mm2, exhaustive, family),
+                changes=_changes(
+                    objective, aggregate, devices, global_batch, area_limit_mm2, exhaustive, family, method
+                ),
                 store=out,
                 resume=resume,
                 num_workers=workers,
@@ -136,9 +145,11 @@ def _changes(
     area_limit_mm2: float | None,
     exhaustive: bool,
     family: str | None = None,
+    method: str | None = None,
 ) -> dict[str, dict[str, Any]]:
     asked: dict[str, Any] = {"exhaustive": True} if exhaustive else {}
-    asked |= {name: value for name, value in (("objective", objective), ("aggregate", aggregate)) if value}
+    named = (("objective", objective), ("aggregate", aggregate), ("method", method))
+    asked |= {name: value for name, value in named if value}
     return {
         "search": asked,
         "training": {} if global_batch is None else {"global_batch": global_batch},
@@ -254,5 +265,5 @@ def _print_scope(result: SearchResult) -> None:
     from rephaze.api.search_views import scope_sentences
 
     for heading, text in scope_sentences(result):
-        stdout.print(f"[bold]{heading}[/]  ", end="")
-        stdout.print(text, highlight=False, markup=False)
+        # One text, so that lines break where the terminal ends.
+        stdout.print(Text.assemble((heading, "bold"), f"  {text}"))

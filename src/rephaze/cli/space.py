@@ -58,7 +58,7 @@ def _record(found: DesignCount) -> dict[str, Any]:
 
 
 def _print(found: DesignCount) -> None:
-    from rephaze.api.views import limits_sentence, removal_table
+    from rephaze.api.views import limits_sentence, nothing_sentence, removal_table
 
     scenario = found.scenario
     stdout.print(f"[bold]Scenario {scenario.name}[/]: {scenario.title}", highlight=False)
@@ -74,7 +74,7 @@ def _print(found: DesignCount) -> None:
     if found.census.num_designs:
         stdout.print(_histogram(found), highlight=False)
     else:
-        stdout.print("No design keeps to the limits: raise area_limit or list smaller values.")
+        stdout.print(nothing_sentence(found), highlight=False)
 
 
 def _histogram(found: DesignCount) -> Table:

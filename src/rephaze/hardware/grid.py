@@ -24,23 +24,14 @@ from rephaze.hardware.energy import full_power
 from rephaze.hardware.space import holds
 from rephaze.hardware.template import build_chips
 from rephaze.types.chip import Chip, ChipTable
+from rephaze.types.grid_order import FIELDS as FIELDS
+from rephaze.types.grid_order import is_regular_side as is_regular_side
+from rephaze.types.grid_order import value_runs
 from rephaze.types.space import Comparison, Constraint, DesignSpace
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
 Flags = NDArray[np.bool_]
-
-FIELDS = (
-    "num_tensor_cores",
-    "tensor_width",
-    "tensor_depth",
-    "num_vector_cores",
-    "vector_lanes",
-    "global_buffer_bytes",
-    "num_hbm_stacks",
-)
-"""What a space varies, in the order of a position."""
-SIDES = ("tensor_width", "tensor_depth")
 
 AREA_LIMIT, AREA_FLOOR, POWER_LIMIT, CONSTRAINTS = "area limit", "area floor", "power limit", "constraints"
 LIMITS = (AREA_LIMIT, AREA_FLOOR, POWER_LIMIT, CONSTRAINTS)
@@ -124,6 +115,13 @@ class DesignGrid:
         options = self.space.hbm_bytes_options
         return build_chips(**columns, template=self.space.template, hbm_bytes=max(options) if options else None)
 
+    def positions(self, designs: Ints) -> Ints:
+        """Where designs of some numbers are."""
+        found = np.empty((len(designs), len(self.shape)), dtype=np.int64)
+        for f in reversed(range(len(self.shape))):
+            designs, found[:, f] = np.divmod(designs, self.shape[f])
+        return found
+
     def chip(self, design: int) -> Chip:
         """The chip of a number, named by it."""
         found = self.chips(np.array([self.position_of(design)], dtype=np.int64))
@@ -197,33 +195,15 @@ class DesignGrid:
         if self.space.constraints:
             small, large = self.chips(boxes.first_bf), self.chips(boxes.last_bf)
             for rule in self.space.constraints:
-                found &= _may_hold(rule, small, large)
+                found &= may_hold(rule, small, large)
         return found
 
     def _runs(self, field: str) -> list[Ints]:
         """The values of a field, in runs of which a box may have any range."""
-        listed = getattr(self.space, field)
-        if listed is None:
-            return [np.zeros(1, dtype=np.int64)]
-        values = sorted(listed)
-        if field not in SIDES:
-            return [np.array(values, dtype=np.int64)]
-        # A side of another kind may be slower when it grows a little.
-        regular = [value for value in values if is_regular_side(value)]
-        others = [value for value in values if not is_regular_side(value)]
-        runs = [regular] if regular else []
-        return [np.array(run, dtype=np.int64) for run in (*runs, *([value] for value in others))]
+        return [np.array(run, dtype=np.int64) for run in value_runs(self.space, field)]
 
 
-def is_regular_side(side: int) -> bool:
-    """Whether every longer side of an array is as fast: 2^i and 3 * 2^i are."""
-    odd = side
-    while odd % 2 == 0:
-        odd //= 2
-    return odd in (1, 3)
-
-
-def _may_hold(rule: Constraint, small: ChipTable, large: ChipTable) -> Flags:
+def may_hold(rule: Constraint, small: ChipTable, large: ChipTable) -> Flags:
     """Whether a rule may hold between two chips: a product of fields rises with every one of them."""
     least_left, most_left = (small, large) if rule.left_factor >= 0 else (large, small)
     least_right, most_right = (small, large) if rule.right_factor >= 0 else (large, small)

@@ -318,5 +318,5 @@ def _limit_chip(found: SpaceFile, template: Template) -> ChipTable:
     )
 
 
-def _values(given: Values) -> tuple[int, ...]:
+def _values(given: Range | list[int]) -> tuple[int, ...]:
     return given.values() if isinstance(given, Range) else tuple(given)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,7 +15,10 @@ from rephaze.hardware.template import build_chips
 from rephaze.types.chip import ChipTable
 from rephaze.types.space import Comparison, Constraint, DesignSpace
 
+Flags = NDArray[np.bool_]
+
 MAX_GRID_POINTS = 20_000_000
+"""More would not fit the memory; boxes of designs (``grid``) have no such limit."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -37,27 +41,52 @@ class DesignCensus:
 
 def enumerate_designs(space: DesignSpace) -> DesignCensus:
     """Every design of the space within its limits, ordered as the fields are listed."""
-    grid = _grid(space)
+    return census_of(space, _grid(space))
+
+
+def census_of(space: DesignSpace, grid: ChipTable) -> DesignCensus:
+    """Those of some grid points that are designs of the space, in the same order."""
+    kept = _kept(space, grid)
+    num_by_area, num_by_power = int(kept.by_area_c.sum()), int(kept.by_power_c.sum())
+    num_too_large = int(kept.is_too_large_c.sum())
+    return DesignCensus(
+        chips=grid.take(kept.by_all_c),
+        area_um2_c=kept.area_um2_c[kept.by_all_c],
+        num_grid_points=len(grid),
+        num_above_area_limit=num_too_large,
+        num_below_area_floor=len(grid) - num_too_large - num_by_area,
+        num_above_power_limit=num_by_area - num_by_power,
+        num_against_constraints=num_by_power - int(kept.by_all_c.sum()),
+    )
+
+
+def within_limits(space: DesignSpace, grid: ChipTable) -> Flags:
+    """Which of some grid points are designs of the space."""
+    return _kept(space, grid).by_all_c
+
+
+class _Kept(NamedTuple):
+    """What is left of some grid points after one limit after the other."""
+
+    area_um2_c: NDArray[np.float64]
+    is_too_large_c: Flags
+    by_area_c: Flags
+    by_power_c: Flags
+    by_all_c: Flags
+
+
+def _kept(space: DesignSpace, grid: ChipTable) -> _Kept:
     area_um2 = chip_area(grid, space.area_model).total_um2_c
     too_large = area_um2 > space.area_limit_um2
     single_core = (grid.num_tensor_cores == 1) | (grid.num_vector_cores == 1)
-    too_small = (area_um2 < space.area_floor_um2) & ~single_core
-    keep = ~too_large & ~too_small
-    kept_by_area = int(keep.sum())
+    by_area = ~too_large & ~((area_um2 < space.area_floor_um2) & ~single_core)
+    by_power = by_area
     if np.isfinite(space.power_limit_w):
-        keep &= full_power(grid, space.area_model).total_w_c <= space.power_limit_w
-    kept_by_power = int(keep.sum())
+        by_power = by_area & (full_power(grid, space.area_model).total_w_c <= space.power_limit_w)
+    by_all = by_power
     for constraint in space.constraints:
-        keep &= holds(constraint, grid, grid)
-    return DesignCensus(
-        chips=grid.take(keep),
-        area_um2_c=area_um2[keep],
-        num_grid_points=len(grid),
-        num_above_area_limit=int(too_large.sum()),
-        num_below_area_floor=int((too_small & ~too_large).sum()),
-        num_above_power_limit=kept_by_area - kept_by_power,
-        num_against_constraints=kept_by_power - int(keep.sum()),
-    )
+        by_all = by_all & holds(constraint, grid, grid)
+    return _Kept(area_um2, too_large, by_area, by_power, by_all)
 
 
 def _grid(space: DesignSpace) -> ChipTable:
@@ -73,9 +102,8 @@ def _grid(space: DesignSpace) -> ChipTable:
     )
     num_points = int(np.prod([float(len(axis)) for axis in axes]))
     if num_points > MAX_GRID_POINTS:
-        raise SpecError(
-            "space", num_points, f"has over {MAX_GRID_POINTS:,} grid points", "list fewer values per field"
-        )
+        rule = f"has over {MAX_GRID_POINTS:,} grid points, too many for method list"
+        raise SpecError("space", num_points, rule, "search by method boxes, or list fewer values per field")
     columns = [c.ravel() for c in np.meshgrid(*[np.array(a, dtype=np.int64) for a in axes], indexing="ij")]
     return build_chips(
         num_tensor_cores=columns[0],
@@ -90,7 +118,7 @@ def _grid(space: DesignSpace) -> ChipTable:
     )
 
 
-def holds(constraint: Constraint, of_left: ChipTable, of_right: ChipTable) -> NDArray[np.bool_]:
+def holds(constraint: Constraint, of_left: ChipTable, of_right: ChipTable) -> Flags:
     """Whether a rule holds, its left side taken of one chip and its right side of another, or of the same."""
     left = constraint.left_factor * _product(constraint.left_fields, of_left)
     right = constraint.right_factor * _product(constraint.right_fields, of_right)
@@ -101,7 +129,7 @@ def holds(constraint: Constraint, of_left: ChipTable, of_right: ChipTable) -> ND
         Comparison.ABOVE: np.greater,
         Comparison.EQUAL: np.equal,
     }
-    held: NDArray[np.bool_] = compare[constraint.comparison](left, right)
+    held: Flags = compare[constraint.comparison](left, right)
     return held
 
 

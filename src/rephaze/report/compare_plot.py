@@ -103,7 +103,7 @@ _HEADER = (
 def _row(one: Baseline, comparison: Comparison) -> tuple[str, ...]:
     ratios = [
         f"{one.objective / base.objective:.3f}x" if base.objective > 0 and one.objective > 0 else "-"
-        for base in comparison.baselines[:2]
+        for base in comparison.references
     ]
     value = f"{one.objective:,.5g}" if one.objective > 0 else "none"
     gap = "" if one.answer is None or not one.objective else "proven" if one.is_proven else f"{one.answer.gap:.2%}"

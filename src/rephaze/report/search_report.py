@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from rephaze.report.cover_sections import cover_body, reach_body
 from rephaze.report.gantt import gantt_figure
 from rephaze.report.known_chips import known_chips_body
 from rephaze.report.page import (
@@ -23,6 +24,7 @@ from rephaze.report.page import (
     write_page,
 )
 from rephaze.report.plan_sections import plans_body
+from rephaze.report.runners_up import runners_up_body
 from rephaze.report.search_plots import (
     MAX_DROPPED,
     ExploredDesigns,
@@ -33,11 +35,12 @@ from rephaze.report.search_plots import (
     progress_figure,
 )
 from rephaze.store.record_json import to_json
+from rephaze.types.boxes import FieldReach
 from rephaze.types.placement import PlacementModel
 from rephaze.types.plan_account import PlanAccount
 from rephaze.types.run_record import Incumbent, RunInfo
 from rephaze.types.schedule import PassSchedule
-from rephaze.types.search import Aggregate, Objective, SearchResult, SearchSettings, SearchStatus
+from rephaze.types.search import Aggregate, Certificate, Objective, SearchResult, SearchSettings, SearchStatus
 from rephaze.units import FLOPS_PER_TFLOPS, GB, GHZ, GIB, MIB, S_PER_US, UM2_PER_MM2
 
 _UNITS = {
@@ -78,6 +81,8 @@ class SearchRecords:
     """Where time and memory of the plans go, under cost model ``full``."""
     accounts_missing: str = ""
     """Why there are none, if there should be."""
+    reaches: Sequence[FieldReach] = ()
+    """Of a search by boxes: how near each value of a field came."""
 
 
 def write_search_report(path: Path, records: SearchRecords) -> Path:
@@ -98,6 +103,7 @@ def search_sections(records: SearchRecords) -> list[Section]:
     return [
         Section(title="The answer", body=_answer(settings, result)),
         Section(title="The certificate", body=_certificate(result)),
+        *_fields(records),
         Section(title="Designs", body=_designs(records)),
         Section(title="Known chips", body=known_chips_body(records.marked, result, objective_unit(settings))),
         Section(title="Plans", body=_plans(records)),
@@ -105,6 +111,12 @@ def search_sections(records: SearchRecords) -> list[Section]:
         Section(title="Best and bound over time", body=_progress(records)),
         Section(title="Settings and versions", body=_settings(records.info)),
     ]
+
+
+def _fields(records: SearchRecords) -> list[Section]:
+    if not records.reaches:
+        return []
+    return [Section(title="Which fields matter", body=reach_body(records.reaches, records.result))]
 
 
 def objective_unit(settings: SearchSettings) -> str:
@@ -151,17 +163,7 @@ def _answer(settings: SearchSettings, result: SearchResult) -> str:
 
 def _certificate(result: SearchResult) -> str:
     proof = result.certificate
-    rows = [("solved exactly", proof.num_solved_exactly), ("no plan fits", proof.num_infeasible)]
-    rows += [(f"dropped by bound: {name}", count) for name, count in proof.num_dropped_by_bound.items()]
-    num_left = proof.num_designs - sum(count for _, count in rows)
-    if num_left:
-        rows.append(("left when the search stopped", num_left))
-    rows.append(("designs of the space", proof.num_designs))
-    total = max(proof.num_designs, 1)
-    body = paragraph("Where every design of the space went; each is counted once.")
-    body += table(
-        ["designs", "number", "share"], [[name, f"{count:,}", f"{count / total:.2%}"] for name, count in rows]
-    )
+    body = _designs_account(proof) if proof.num_boxes is None else cover_body(proof)
     if proof.designs_scope:
         body += heading("Over what") + paragraph(f"Designs: {proof.designs_scope}. Plans: {proof.plans_scope}.")
     if proof.num_unproven:
@@ -173,8 +175,23 @@ def _certificate(result: SearchResult) -> str:
         ["within", "at least", "at most"],
         [[name, f"{least:,}", f"{most:,}"] for name, (least, most) in proof.num_within.items()],
     )
-    body += paragraph("At most: designs that were not solved count by their bound.", "note")
+    others = "designs that were not solved" if proof.num_boxes is None else "all grid points of a box"
+    body += paragraph(f"At most: {others} count by their bound.", "note")
     return body + heading("What holds the winner back") + paragraph(f"{proof.binding}.")
+
+
+def _designs_account(proof: Certificate) -> str:
+    rows = [("solved exactly", proof.num_solved_exactly), ("no plan fits", proof.num_infeasible)]
+    rows += [(f"dropped by bound: {name}", count) for name, count in proof.num_dropped_by_bound.items()]
+    num_left = proof.num_designs - sum(count for _, count in rows)
+    if num_left:
+        rows.append(("left when the search stopped", num_left))
+    rows.append(("designs of the space", proof.num_designs))
+    total = max(proof.num_designs, 1)
+    body = paragraph("Where every design of the space went; each is counted once.")
+    return body + table(
+        ["designs", "number", "share"], [[name, f"{count:,}", f"{count / total:.2%}"] for name, count in rows]
+    )
 
 
 def _designs(records: SearchRecords) -> str:
@@ -183,24 +200,28 @@ def _designs(records: SearchRecords) -> str:
         return paragraph("The run holds no designs.")
     dropped = dropped_designs(explored)
     solved = sum(item.is_exact and item.objective > 0 for item in explored.evaluations)
-    unseen = len(explored.chips) - solved - min(len(dropped), MAX_DROPPED)
-    note = (
-        f"{solved:,} designs solved exactly and {min(len(dropped), MAX_DROPPED):,} dropped ones at their upper "
-        f"bound. Not drawn: {unseen:,} designs that no plan fits, that a cheaper bound settled, or that are past "
-        f"the {MAX_DROPPED:,} best bounds"
-        + (
-            " or were not reached."
-            if records.result.status in (SearchStatus.FEASIBLE, SearchStatus.UNKNOWN)
-            else "."
-        )
-    )
+    num_dropped = min(len(dropped), MAX_DROPPED)
+    note = f"{solved:,} designs solved exactly and {num_dropped:,} dropped ones at their upper bound. "
+    note += _not_drawn(records, len(explored.chips) - solved - num_dropped)
     left_out = [chip.name for chip in records.marked if not fits_picture(chip, explored.area_limit_um2)]
     if left_out:
         note += f" Known chips outside the picture: {', '.join(left_out)}."
     if not solved and not dropped and not records.marked:
         return paragraph(f"None of the {len(explored.chips):,} designs has a plan to show.")
-    plot = designs_figure(explored, records.result, objective_unit(settings), records.marked)
-    return figure(plot) + paragraph(note, "note")
+    unit = objective_unit(settings)
+    plot = designs_figure(explored, records.result, unit, records.marked)
+    return figure(plot) + paragraph(note, "note") + runners_up_body(explored, records.result, unit)
+
+
+def _not_drawn(records: SearchRecords, num_unseen: int) -> str:
+    """What of the space is not in the picture of its designs."""
+    if records.result.certificate.num_boxes is not None:
+        return "All other grid points were settled in boxes: no design of them was looked at on its own."
+    is_open = records.result.status in (SearchStatus.FEASIBLE, SearchStatus.UNKNOWN)
+    return (
+        f"Not drawn: {num_unseen:,} designs that no plan fits, that a cheaper bound settled, or that are past the "
+        f"{MAX_DROPPED:,} best bounds" + (" or were not reached." if is_open else ".")
+    )
 
 
 def _plans(records: SearchRecords) -> str:

@@ -47,15 +47,20 @@ class Preparation:
     Args:
         settings: The search.
         stop: Ends the preparation of the models, and solvers that are given no other, with ``StoppedError``.
+        prepared: Of the same search: its models and what it remembers are shared.
     """
 
-    def __init__(self, settings: SearchSettings, stop: StopSignal = UNSTOPPED) -> None:
+    def __init__(
+        self, settings: SearchSettings, stop: StopSignal = UNSTOPPED, prepared: Preparation | None = None
+    ) -> None:
         self.settings, self._stop = settings, stop
         scenario = settings.scenario
-        self.works = [ModelWork(name, scenario, stop) for name in settings.models]
+        self.works: list[ModelWork] = (
+            prepared.works if prepared else [ModelWork(name, scenario, stop) for name in settings.models]
+        )
         self.model = named_estimate_model(scenario.estimate_model)
         self.exclusion = scenario.all_cores_excludes
-        self.memos = Memos()
+        self.memos: Memos = prepared.memos if prepared else Memos()
 
     def chip_solver(
         self, chip: Chip, energy: AccessEnergy | None = None, stop: StopSignal | None = None
@@ -71,11 +76,20 @@ class SpaceEvaluator(Preparation):
     Args:
         settings: The search.
         stop: Ends the preparation of the models, and solvers that are given no other, with ``StoppedError``.
+        census: The designs it is about; by default all of the space.
+        prepared: Of the same search: its models and what it remembers are shared.
     """
 
-    def __init__(self, settings: SearchSettings, stop: StopSignal = UNSTOPPED) -> None:
-        self.census: DesignCensus = enumerate_designs(settings.scenario.space)
-        super().__init__(settings, stop)
+    def __init__(
+        self,
+        settings: SearchSettings,
+        stop: StopSignal = UNSTOPPED,
+        *,
+        census: DesignCensus | None = None,
+        prepared: Preparation | None = None,
+    ) -> None:
+        self.census = enumerate_designs(settings.scenario.space) if census is None else census
+        super().__init__(settings, stop, prepared)
 
     @cached_property
     def energy(self) -> AccessEnergy:

@@ -9,6 +9,8 @@ from types import NoneType
 from typing import Any, get_args, get_type_hints
 
 from rephaze.store.reader import CHIP_FIELDS, RunReader
+from rephaze.types.boxes import ClosedBox, OpenBox
+from rephaze.types.grid_order import FIELDS, value_runs
 from rephaze.types.run_record import NOT_REMOVED, Incumbent
 from rephaze.types.search import Evaluation, ModelPlan, Objective, StagePlan
 
@@ -32,7 +34,9 @@ class TableName(StrEnum):
     BOUNDS = "bounds"
     """A row for each bound: by model (blank: the objective over all) and design."""
     DESIGNS = "designs"
-    """A row for each chip of the space."""
+    """A row for each chip of the space; of a search by boxes, for each that was looked at."""
+    BOXES = "boxes"
+    """A row for each box of a search by boxes: its ranges, what closed it, and at which bound."""
     INCUMBENTS = "incumbents"
     """How answer and bound moved during the search."""
 
@@ -66,7 +70,7 @@ def _evaluations(run: RunReader) -> FlatTable:
     rows = (
         (
             found.design,
-            *(chip_rows[found.design] if found.design < len(chip_rows) else unknown),
+            *chip_rows.get(found.design, unknown),
             *_cells(found, others),
         )
         for found in run.evaluations()
@@ -117,8 +121,32 @@ def _bounds(run: RunReader) -> FlatTable:
 
 def _designs(run: RunReader) -> FlatTable:
     columns, chip_rows = _chips(run)
-    rows = ((design, *row) for design, row in enumerate(chip_rows))
+    rows = ((design, *row) for design, row in chip_rows.items())
     return FlatTable(columns=(Column(name="design", kind=int), *columns), rows=rows)
+
+
+def _boxes(run: RunReader) -> FlatTable:
+    space = run.info().settings.scenario.space
+    # Lanes that follow from the width of an array have no range of their own.
+    varied = [(f, name) for f, name in enumerate(FIELDS) if getattr(space, name) is not None]
+    values = {name: [value for part in value_runs(space, name) for value in part] for _, name in varied}
+    ends = [Column(name=f"{end}_{name}", kind=int) for _, name in varied for end in ("least", "most")]
+    columns = (
+        *ends,
+        Column(name="num_points", kind=int),
+        Column(name=f"bound_{_objective_unit(run)}", kind=float),
+        Column(name="closed_by", kind=str),
+    )
+
+    def row(box: ClosedBox | OpenBox, bound: float, closed_by: str | None) -> tuple[Any, ...]:
+        ranges = (values[name][at] for f, name in varied for at in (box.first[f], box.last[f]))
+        return (*ranges, box.num_points, bound, closed_by)
+
+    def rows() -> Iterator[tuple[Any, ...]]:
+        yield from (row(box, box.bound, box.closed_by) for box in run.closed_boxes())
+        yield from (row(box, box.upper, None) for box in run.open_boxes())
+
+    return FlatTable(columns=columns, rows=rows())
 
 
 def _incumbents(run: RunReader) -> FlatTable:
@@ -132,22 +160,24 @@ _MAKERS: dict[TableName, Callable[[RunReader], FlatTable]] = {
     TableName.STAGES: _stages,
     TableName.BOUNDS: _bounds,
     TableName.DESIGNS: _designs,
+    TableName.BOXES: _boxes,
     TableName.INCUMBENTS: _incumbents,
 }
 
 
-def _chips(run: RunReader) -> tuple[tuple[Column, ...], list[tuple[Any, ...]]]:
+def _chips(run: RunReader) -> tuple[tuple[Column, ...], dict[int, tuple[Any, ...]]]:
     """The chips' columns and, by design, their cells; no rows if the space was not recorded."""
     stored = run.designs()
     if stored is None:
         names = [(name, float if name.endswith(("_per_s", "_hz", "_per_cycle")) else int) for name in CHIP_FIELDS]
-        return tuple(Column(name=name, kind=kind) for name, kind in (*names, ("area_um2", float))), []
+        return tuple(Column(name=name, kind=kind) for name, kind in (*names, ("area_um2", float))), {}
     chips, area_um2_c = stored
     arrays = {name: getattr(chips, name) for name in CHIP_FIELDS} | {"area_um2": area_um2_c}
     columns = tuple(
         Column(name=name, kind=float if array.dtype.kind == "f" else int) for name, array in arrays.items()
     )
-    return columns, list(zip(*(array.tolist() for array in arrays.values()), strict=True))
+    rows = zip(*(array.tolist() for array in arrays.values()), strict=True)
+    return columns, dict(zip(run.design_numbers(), rows, strict=True))
 
 
 def _objective_unit(run: RunReader) -> str:

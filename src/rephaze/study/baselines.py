@@ -7,18 +7,20 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
 
+from rephaze.hardware.grid import FIELDS
 from rephaze.hardware.presets import preset_chip
 from rephaze.hardware.template import build_chips
 from rephaze.measure.rule_plans import PlanRule
 from rephaze.search.bounded_designs import BoundedDesigns
 from rephaze.search.workers.base import InProcess
 from rephaze.study.bayes import minimise, unit_features
+from rephaze.study.candidates import Candidates
 from rephaze.study.chip_metric import ChipMetric, metric_of_chip
 from rephaze.study.yardstick import Yardstick
 from rephaze.types.chip import Chip
@@ -28,24 +30,12 @@ from rephaze.types.space import AreaModel, DesignSpace
 from rephaze.types.stopping import UNSTOPPED
 from rephaze.units import GIB, MIB
 
-TPUV4_EXPERT = "tpuv4, expert plan"
-TPUV4_SEARCHED = "tpuv4, searched plan"
 SEARCHED_EXPERT = "searched chip, expert plan"
 SEARCHED = "searched chip and plan"
 RANDOM = "random search"
 PAPER_HEURISTIC = "paper's heuristic"
 
-AREA_GROUP_UM2 = 10_000.0
 PATIENCE_GROUPS = 5
-_FEATURES = (
-    "num_tensor_cores",
-    "tensor_width",
-    "tensor_depth",
-    "num_vector_cores",
-    "vector_lanes",
-    "global_buffer_bytes",
-    "num_hbm_stacks",
-)
 
 
 def spotlight_name(metric: ChipMetric, plan: str) -> str:
@@ -102,20 +92,20 @@ def _measured(name: str, chip: Chip, measure: Callable[[Chip], ChipAnswer]) -> B
 
 
 def search_spotlight_style(
-    yardstick: Yardstick, metric: ChipMetric, budget: int, seed: int
+    yardstick: Yardstick, candidates: Candidates, metric: ChipMetric, budget: int, seed: int
 ) -> tuple[Baseline, Baseline]:
     """The chip a Bayesian search for one chip's metric finds: placed by the expert, and by our placement.
 
     Both carry the evaluations and the time of the one chip search they share.
     """
     began = time.perf_counter()
-    evaluator = yardstick.evaluator
+    evaluator = candidates.evaluator
     chips = evaluator.census.chips
 
     def cost(design: int) -> float:
         return metric_of_chip(evaluator, evaluator.solver(design), metric)
 
-    points_kf = unit_features([getattr(chips, name) for name in _FEATURES])
+    points_kf = unit_features([getattr(chips, name) for name in FIELDS])
     best, tried = minimise(points_kf, cost, budget, seed)
     searched_s = time.perf_counter() - began
     found = []
@@ -125,7 +115,7 @@ def search_spotlight_style(
     ):
         name = spotlight_name(metric, plan)
         if best is None:
-            note = "no chip it tried runs every layer"
+            note = _joined(candidates.note, "no chip it tried runs every layer")
             found.append(
                 Baseline(name=name, answer=None, num_evaluations=len(tried), search_s=searched_s, note=note)
             )
@@ -137,28 +127,28 @@ def search_spotlight_style(
                 answer=placed.answer,
                 num_evaluations=len(tried),
                 search_s=searched_s + placed.search_s,
-                note=placed.note,
+                note=_joined(candidates.note, placed.note),
             )
         )
     return found[0], found[1]
 
 
-def search_at_random(yardstick: Yardstick, budget: int, seed: int) -> Baseline:
-    """The best of ``budget`` designs drawn from the space without replacement, plans searched for each."""
+def search_at_random(yardstick: Yardstick, candidates: Candidates, budget: int, seed: int) -> Baseline:
+    """The best of ``budget`` designs drawn without replacement, plans searched for each."""
     began = time.perf_counter()
-    num_designs = yardstick.evaluator.census.num_designs
+    num_designs = candidates.num_designs
     drawn = np.random.default_rng(seed).choice(num_designs, size=min(budget, num_designs), replace=False)
-    best, num_tried = _best_of(yardstick, drawn.tolist(), None)
+    best, num_tried = _best_of(candidates, drawn.tolist(), None)
     return Baseline(
         name=RANDOM,
-        answer=None if best is None else yardstick.of_evaluation(best),
+        answer=_answer(yardstick, candidates, best),
         num_evaluations=num_tried,
         search_s=time.perf_counter() - began,
         note="" if best else "no chip it drew has a plan for every model",
     )
 
 
-def search_by_area_groups(yardstick: Yardstick, budget: int) -> Baseline:
+def search_by_area_groups(yardstick: Yardstick, candidates: Candidates, budget: int) -> Baseline:
     """The paper's heuristic: groups of 10,000 um² by falling area, until five groups bring nothing better.
 
     Groups without a design do not count. Should the budget end first, the note says so.
@@ -167,37 +157,44 @@ def search_by_area_groups(yardstick: Yardstick, budget: int) -> Baseline:
     best: Evaluation | None = None
     num_tried, since_better = 0, 0
     note = "every group was looked at"
-    for num_groups, group in enumerate(_area_groups(yardstick.evaluator.census.area_um2_c)):
+    for num_groups, group in enumerate(candidates.area_groups()):
         if num_tried >= budget:
-            note = f"stopped by the budget after {num_groups} groups"
+            note = f"stopped by the budget after {num_groups} group{'s' * (num_groups > 1)} of area"
             break
         before = best
-        best, tried = _best_of(yardstick, group[: budget - num_tried], best)
+        best, tried = _best_of(candidates, group[: budget - num_tried], best)
         num_tried += tried
+        if tried < len(group):
+            note = (
+                f"stopped by the budget in group {num_groups + 1} of area, with {len(group) - tried:,} left in it"
+            )
+            break
         is_better = best is not None and (before is None or best.objective > before.objective)
         since_better = 0 if is_better else since_better + 1
         if best is not None and since_better >= PATIENCE_GROUPS:
-            note = f"stopped by its own rule after {num_groups + 1} groups"
+            note = f"stopped by its own rule after {num_groups + 1} groups of area"
             break
     return Baseline(
         name=PAPER_HEURISTIC,
-        answer=None if best is None else yardstick.of_evaluation(best),
+        answer=_answer(yardstick, candidates, best),
         num_evaluations=num_tried,
         search_s=time.perf_counter() - began,
         note=note,
     )
 
 
-def _area_groups(area_um2_c: NDArray[np.float64]) -> Iterable[list[int]]:
-    """Designs by falling area, those within the same 10,000 um² together."""
-    group_c = np.floor(area_um2_c / AREA_GROUP_UM2).astype(np.int64)
-    order = np.argsort(-group_c, kind="stable")
-    ends = np.flatnonzero(np.diff(group_c[order])) + 1
-    return (part.tolist() for part in np.split(order, ends))
+def _answer(yardstick: Yardstick, candidates: Candidates, best: Evaluation | None) -> ChipAnswer | None:
+    if best is None:
+        return None
+    return yardstick.of_evaluation(best, candidates.evaluator.census.chips.chip(best.design))
+
+
+def _joined(*notes: str) -> str:
+    return "; ".join(note for note in notes if note)
 
 
 def _best_of(
-    yardstick: Yardstick, designs: Sequence[int], best: Evaluation | None
+    candidates: Candidates, designs: Sequence[int], best: Evaluation | None
 ) -> tuple[Evaluation | None, int]:
     """The best design of those given and ``best``, and how many were looked at.
 
@@ -206,8 +203,7 @@ def _best_of(
     """
     if not designs:
         return best, 0
-    evaluator = yardstick.evaluator
-    bounded = BoundedDesigns(evaluator, InProcess(evaluator, UNSTOPPED))
+    bounded = BoundedDesigns(candidates.evaluator, InProcess(candidates.evaluator, UNSTOPPED))
     bounded.refine(designs)
     for design in designs:
         (found,) = bounded.evaluate([design], best.objective if best else -math.inf)

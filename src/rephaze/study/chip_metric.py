@@ -12,7 +12,7 @@ from enum import StrEnum
 from rephaze.measure.chip_solver import ChipSolver
 from rephaze.measure.model_work import ModelWork
 from rephaze.measure.objective import combine_on_chip
-from rephaze.search.evaluator import SpaceEvaluator
+from rephaze.search.evaluator import Preparation
 from rephaze.types.latency import IMPOSSIBLE_CYCLES
 from rephaze.types.search import Aggregate
 
@@ -26,12 +26,12 @@ class ChipMetric(StrEnum):
     """Energy-delay product: joules times seconds."""
 
 
-def metric_of_chip(evaluator: SpaceEvaluator, solver: ChipSolver, metric: ChipMetric) -> float:
+def metric_of_chip(prepared: Preparation, solver: ChipSolver, metric: ChipMetric) -> float:
     """The metric of one chip, geometric mean over models; infinite if a layer cannot run."""
-    costs = [_model_cost(solver, work, metric) for work in evaluator.works]
+    costs = [_model_cost(solver, work, metric) for work in prepared.works]
     if not all(math.isfinite(cost) for cost in costs):
         return math.inf
-    return combine_on_chip(costs, evaluator.settings.weights, Aggregate.GEOMEAN)
+    return combine_on_chip(costs, prepared.settings.weights, Aggregate.GEOMEAN)
 
 
 def _model_cost(solver: ChipSolver, work: ModelWork, metric: ChipMetric) -> float:

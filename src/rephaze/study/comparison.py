@@ -11,14 +11,12 @@ from rephaze.errors import SpecError
 from rephaze.measure.rule_plans import PlanRule
 from rephaze.search.certificate import DEVICE_TIME, LAYER_BOUNDS
 from rephaze.search.cosearch import run_search
-from rephaze.search.evaluator import SpaceEvaluator
+from rephaze.search.evaluator import Preparation
 from rephaze.search.progress import SearchProgress
 from rephaze.store.run_store import RunStore
 from rephaze.study.baselines import (
     SEARCHED,
     SEARCHED_EXPERT,
-    TPUV4_EXPERT,
-    TPUV4_SEARCHED,
     chip_with_expert_plans,
     chip_with_rule_plans,
     chip_with_searched_plans,
@@ -27,10 +25,11 @@ from rephaze.study.baselines import (
     search_spotlight_style,
     tpuv4_of,
 )
+from rephaze.study.candidates import even_candidates, largest_candidates
 from rephaze.study.chip_metric import ChipMetric
 from rephaze.study.gains import split_gain
 from rephaze.study.yardstick import Yardstick
-from rephaze.types.comparison import Baseline, Comparison, Sharing
+from rephaze.types.comparison import TPUV4_EXPERT, TPUV4_SEARCHED, Baseline, Comparison, Sharing
 from rephaze.types.placement import PlacementModel
 from rephaze.types.search import SearchResult, SearchSettings, SearchStatus
 
@@ -115,7 +114,7 @@ def compare_baselines(
 
     on_step(SEARCHED, None)
     result = search(settings, SEARCHED)
-    yardstick = Yardstick(SpaceEvaluator(settings))
+    yardstick = Yardstick(Preparation(settings))
     baselines = _baselines(yardstick, result, budget, on_step)
     on_step("gains by cause", None)
     by_name = {one.name: one for one in baselines}
@@ -151,15 +150,16 @@ def _baselines(yardstick: Yardstick, result: SearchResult, budget: int, on_step:
             found.append(chip_with_rule_plans(yardstick, f"tpuv4, {rule}", tpuv4, rule))
     on_step(TPUV4_SEARCHED, None)
     found.append(chip_with_searched_plans(yardstick, TPUV4_SEARCHED, tpuv4))
-    num_designs = yardstick.evaluator.census.num_designs
-    if num_designs:
+    on_step("designs for the baselines", None)
+    candidates = even_candidates(yardstick.prepared)
+    if candidates.num_designs:
         for metric in ChipMetric:
             on_step(f"spotlight {metric}", None)
-            found.extend(search_spotlight_style(yardstick, metric, budget, settings.seed))
+            found.extend(search_spotlight_style(yardstick, candidates, metric, budget, settings.seed))
         on_step("random search", None)
-        found.append(search_at_random(yardstick, budget, settings.seed))
+        found.append(search_at_random(yardstick, candidates, budget, settings.seed))
         on_step("paper's heuristic", None)
-        found.append(search_by_area_groups(yardstick, budget))
+        found.append(search_by_area_groups(yardstick, largest_candidates(yardstick.prepared, budget + 1), budget))
     if result.chip is not None:
         on_step(SEARCHED_EXPERT, None)
         found.append(chip_with_expert_plans(yardstick, SEARCHED_EXPERT, result.chip))
@@ -169,8 +169,10 @@ def _baselines(yardstick: Yardstick, result: SearchResult, budget: int, on_step:
 
 def _searched(yardstick: Yardstick, result: SearchResult) -> Baseline:
     certificate = result.certificate
-    dropped = certificate.num_dropped_by_bound
+    by_boxes = certificate.num_boxes is not None
+    dropped = {} if by_boxes else certificate.num_dropped_by_bound
     while_solving = sum(count for name, count in dropped.items() if name not in (DEVICE_TIME, LAYER_BOUNDS))
+    counted = "grid points" if by_boxes else "designs"
     is_proven = result.status is SearchStatus.OPTIMAL
     proof = "proven optimal" if is_proven else f"{result.status}, gap {result.gap:.2%}"
     return Baseline(
@@ -178,7 +180,7 @@ def _searched(yardstick: Yardstick, result: SearchResult) -> Baseline:
         answer=None if result.chip is None else yardstick.answer(result.chip, result.plans, bound=result.bound),
         num_evaluations=certificate.num_solved_exactly + while_solving,
         search_s=result.search_s,
-        note=f"{proof} over {certificate.num_designs:,} designs" if result.chip else result.reason,
+        note=f"{proof} over {certificate.num_designs:,} {counted}" if result.chip else result.reason,
     )
 
 

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from dataclasses import fields, replace
 
-from rephaze.study.baselines import TPUV4_EXPERT, TPUV4_SEARCHED
 from rephaze.study.yardstick import Yardstick
 from rephaze.types.chip import Chip
-from rephaze.types.comparison import ChipAnswer, GainSplit, GainStep
+from rephaze.types.comparison import TPUV4_EXPERT, TPUV4_SEARCHED, ChipAnswer, GainSplit, GainStep
 
 PLACEMENT = "placement"
 CAUSES: dict[str, tuple[str, ...]] = {

@@ -7,7 +7,7 @@ import time
 from collections.abc import Collection
 
 from rephaze.hardware.presets import load_presets, preset_chip
-from rephaze.search.evaluator import SpaceEvaluator
+from rephaze.search.evaluator import Preparation
 from rephaze.study.baselines import tpuv4_of
 from rephaze.study.yardstick import Yardstick
 from rephaze.types.chip import Chip
@@ -51,7 +51,7 @@ def measure_known_chips(
     began = time.perf_counter()
     found: list[ChipAnswer] = []
     try:
-        yardstick = Yardstick(SpaceEvaluator(settings, stop))
+        yardstick = Yardstick(Preparation(settings, stop))
         for chip in known_chips(settings.scenario.space):
             if chip.name in without:
                 continue

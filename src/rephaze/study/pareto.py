@@ -17,13 +17,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rephaze.errors import RunError
+from rephaze.hardware.area import chip_area
 from rephaze.hardware.energy import full_power
+from rephaze.hardware.grid import DesignGrid
 from rephaze.measure.objective import chip_usd, combine_on_chip
 from rephaze.search.cosearch import REFINE_SIZE
-from rephaze.search.evaluator import SpaceEvaluator
+from rephaze.search.evaluator import Preparation, SpaceEvaluator
+from rephaze.search.method import searches_boxes
 from rephaze.search.workers.start import start_workers
 from rephaze.store.reader import RunReader
+from rephaze.study.box_front import BoxBudgets, CoverBounds, cover_bounds, lower
 from rephaze.study.settle_budgets import OnBudget, settle_budgets
+from rephaze.types.boxes import Goal
+from rephaze.types.chip import Chip, ChipTable
 from rephaze.types.pareto import ROUNDING, AreaBudget, ParetoFront, ParetoPoint
 from rephaze.types.search import Aggregate, Evaluation, Objective, SearchSettings
 from rephaze.types.stopping import UNSTOPPED
@@ -31,6 +37,8 @@ from rephaze.types.stopping import UNSTOPPED
 Floats = NDArray[np.float64]
 
 NUM_BUDGETS = 10
+MOST_BOXES, BOXES_AT_ONCE = 512, 64
+"""Boxes of a budget that are bounded finer, and how many before the next look."""
 
 
 def is_dominated(values_pv: Floats) -> NDArray[np.bool_]:
@@ -59,15 +67,23 @@ def front_of_run(
         on_progress: Told how far that is.
     """
     settings = run.info().settings
+    if searches_boxes(settings):
+        return _front_of_boxes(run, settings, finer, solve, num_workers, on_progress)
     by_speed = replace(settings, objective=Objective.THROUGHPUT)
     evaluator = SpaceEvaluator(by_speed)
     stored = run.designs()
     if stored is None or len(stored[0]) != evaluator.census.num_designs:
         raise RunError(f"{run.folder}: holds no designs, or not those its settings describe")
+    census = evaluator.census
+
+    def point_of(item: Evaluation) -> ParetoPoint:
+        own = np.array([item.design])
+        return _point(settings, item, census.chips.chip(item.design), census.chips.take(own))
+
     evaluations = list(run.evaluations())
-    points = [_point(evaluator, settings, item) for item in evaluations if item.is_exact and item.plans]
+    points = [point_of(item) for item in evaluations if item.is_exact and item.plans]
     num_recorded = len({point.design for point in points})
-    area_d = evaluator.census.area_um2_c
+    area_d = census.area_um2_c
     limit_um2 = settings.scenario.space.area_limit_um2
     upper_d = _upper_bounds(evaluator, settings, evaluations)
     if solve:
@@ -79,17 +95,64 @@ def front_of_run(
             )
         finally:
             workers.close()
-        points += [_point(evaluator, settings, item) for item in found]
+        points += [point_of(item) for item in found]
     elif finer:
         _refine(evaluator, points, limit_um2, upper_d)
+    return _front(points, census.num_designs, num_recorded, limit_um2, area_d, upper_d)
+
+
+def _front_of_boxes(
+    run: RunReader,
+    settings: SearchSettings,
+    finer: bool,
+    solve: bool,
+    num_workers: int,
+    on_progress: OnBudget,
+) -> ParetoFront:
+    """The same of a search by boxes: its cover bounds what was not solved."""
+    by_speed = replace(settings, objective=Objective.THROUGHPUT)
+    grid, limit_um2 = DesignGrid(settings.scenario.space), settings.scenario.space.area_limit_um2
+    result = run.result()
+
+    def point_of(item: Evaluation) -> ParetoPoint:
+        own = grid.chips(np.array([grid.position_of(item.design)], dtype=np.int64))
+        return _point(settings, item, grid.chip(item.design), own)
+
+    evaluations = [item for item in run.evaluations() if item.is_exact and item.plans]
+    points = [point_of(item) for item in evaluations]
+    num_recorded = len(points)
+    prepared, budgets = Preparation(by_speed), budgets_um2(limit_um2)
+    bounds = cover_bounds(run, prepared, budgets)
+    is_by_speed = settings.objective is Objective.THROUGHPUT
+    if is_by_speed and result is not None:
+        np.minimum(bounds.upper_d, result.bound, out=bounds.upper_d)
+    if solve:
+        settled = BoxBudgets(by_speed, bounds, budgets, num_workers, on_progress)
+        points += [point_of(item) for item in settled.run(evaluations if is_by_speed else ())]
+    elif finer:
+        _refine_boxes(prepared, points, budgets, bounds)
+    return _front(points, grid.num_points, num_recorded, limit_um2, bounds.area_d, bounds.upper_d, by_boxes=True)
+
+
+def _front(
+    points: Sequence[ParetoPoint],
+    num_designs: int,
+    num_recorded: int,
+    limit_um2: float,
+    area_d: Floats,
+    upper_d: Floats,
+    *,
+    by_boxes: bool = False,
+) -> ParetoFront:
     proven = _proven(points, area_d, upper_d)
     points = [replace(point, is_proven=known) for point, known in zip(points, proven, strict=True)]
     return ParetoFront(
-        num_designs=evaluator.census.num_designs,
+        num_designs=num_designs,
         num_solved_exactly=len({point.design for point in points}),
         num_recorded=num_recorded,
         points=non_dominated(points),
         budgets=best_by_budget(points, limit_um2, area_d, upper_d),
+        counts_grid_points=by_boxes,
     )
 
 
@@ -138,21 +201,29 @@ def best_by_budget(
     return tuple(budgets)
 
 
-def _point(evaluator: SpaceEvaluator, settings: SearchSettings, item: Evaluation) -> ParetoPoint:
-    census = evaluator.census
-    one = census.chips.take(np.array([item.design]))
+def _point(settings: SearchSettings, item: Evaluation, chip: Chip, one: ChipTable) -> ParetoPoint:
+    """A solved design as a point.
+
+    Args:
+        settings: Of the run.
+        item: The design.
+        chip: Its chip.
+        one: The same as a table.
+    """
     hbm_bytes = max(plan.hbm_bytes for plan in item.plans)
     energies_j = [plan.energy_per_sample_j for plan in item.plans]
     if settings.aggregate is Aggregate.WORST:
         energy_j = max(energies_j)
     else:
         energy_j = combine_on_chip(energies_j, settings.weights, settings.aggregate)
+    speeds = [plan.samples_per_s for plan in item.plans]
+    area_model = settings.scenario.space.area_model
     return ParetoPoint(
         design=item.design,
-        chip=census.chips.chip(item.design),
-        samples_per_s=evaluator.valuation.combined([plan.samples_per_s for plan in item.plans]),
-        area_um2=float(census.area_um2_c[item.design]),
-        full_power_w=float(full_power(one, settings.scenario.space.area_model).total_w_c[0]),
+        chip=chip,
+        samples_per_s=combine_on_chip(speeds, settings.weights, settings.aggregate),
+        area_um2=float(chip_area(one, area_model).total_um2_c[0]),
+        full_power_w=float(full_power(one, area_model).total_w_c[0]),
         energy_per_sample_j=energy_j,
         # With the memory the plans need.
         chip_usd=float(chip_usd(one, np.array([hbm_bytes], dtype=np.int64))[0]),
@@ -189,6 +260,24 @@ def _refine(
         chunk = asked[start : start + REFINE_SIZE]
         refined = evaluator.refined(chunk, evaluator.unit_bounds(chunk))
         upper_d[chunk] = np.minimum(upper_d[chunk], refined)
+
+
+def _refine_boxes(
+    prepared: Preparation, points: Sequence[ParetoPoint], budgets: Sequence[float], bounds: CoverBounds
+) -> None:
+    """Bound the most promising boxes of each budget finer, as long as they are few."""
+    for at, budget_um2 in enumerate(budgets):
+        best = max((one.samples_per_s for one in points if one.area_um2 <= budget_um2), default=0.0)
+        if not best:
+            continue  # nothing to prove
+        goal = Goal(threshold=best, objective=best, area_um2=budget_um2, cutoff=best)
+        above = np.flatnonzero((bounds.budget_d == at) & (bounds.upper_d > best * (1 + ROUNDING)))
+        above = above[np.argsort(-bounds.upper_d[above], kind="stable")][:MOST_BOXES]
+        for start in range(0, len(above), BOXES_AT_ONCE):
+            lower(prepared, bounds, above[start : start + BOXES_AT_ONCE], budget_um2, goal)
+            done, left = above[: start + BOXES_AT_ONCE], above[start + BOXES_AT_ONCE :]
+            if not len(left) or bounds.upper_d[done].max() >= bounds.upper_d[left[0]]:
+                break
 
 
 def _questionable(

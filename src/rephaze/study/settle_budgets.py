@@ -35,9 +35,11 @@ class BudgetProgress:
     samples_per_s: float
     """Its best so far; 0 without one."""
     num_open: int
-    """Designs within it that may still be better."""
+    """Designs within it, or boxes of them, that may still be better."""
     num_solved: int
     """Designs solved so far, for all budgets."""
+    counted: str = "designs"
+    """What is open: designs or boxes."""
 
 
 OnBudget = Callable[[BudgetProgress], None]

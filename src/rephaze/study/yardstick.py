@@ -15,7 +15,7 @@ from rephaze.measure.expert_plans import ExpertPlanner
 from rephaze.measure.model_work import Memory, ModelWork, memory_options
 from rephaze.measure.objective import ChipWorth, Valuation, combine_on_chip
 from rephaze.measure.rule_plans import PlanRule
-from rephaze.search.evaluator import SpaceEvaluator
+from rephaze.search.evaluator import Preparation
 from rephaze.types.chip import Chip
 from rephaze.types.comparison import ChipAnswer
 from rephaze.types.search import Evaluation, ModelPlan, Objective
@@ -35,13 +35,13 @@ class Yardstick:
     """Measures chips, of the space or not, under the settings of a search.
 
     Args:
-        evaluator: Of the search; its mapped operators and proven schedules are shared by all chips.
+        prepared: Of the search; its mapped operators and proven schedules are shared by all chips.
     """
 
-    def __init__(self, evaluator: SpaceEvaluator) -> None:
-        self.evaluator = evaluator
-        self.settings = evaluator.settings
-        self._expert = ExpertPlanner(evaluator.settings.scenario)
+    def __init__(self, prepared: Preparation) -> None:
+        self.prepared = prepared
+        self.settings = prepared.settings
+        self._expert = ExpertPlanner(prepared.settings.scenario)
         self._solvers: dict[Chip, ChipSolver] = {}
         self._valuations: dict[Chip, Valuation] = {}
 
@@ -79,9 +79,8 @@ class Yardstick:
 
         return self._measured(chip, expert)
 
-    def of_evaluation(self, found: Evaluation) -> ChipAnswer:
+    def of_evaluation(self, found: Evaluation, chip: Chip) -> ChipAnswer:
         """A design the search solved exactly, as an answer."""
-        chip = self.evaluator.census.chips.chip(found.design)
         return self.answer(chip, found.plans, bound=found.bound, reason=found.reason)
 
     def answer(
@@ -124,7 +123,7 @@ class Yardstick:
         """The exact solver of a chip, made once."""
         unnamed = replace(chip, name="")
         if unnamed not in self._solvers:
-            self._solvers[unnamed] = self.evaluator.chip_solver(chip)
+            self._solvers[unnamed] = self.prepared.chip_solver(chip)
         return self._solvers[unnamed]
 
     def _valuation(self, chip: Chip) -> Valuation:
@@ -145,7 +144,7 @@ class Yardstick:
 
     def _measured(self, chip: Chip, choose: Callable[[ChipSolver, ModelWork], _Measured]) -> ChipAnswer:
         solver = self.solver(chip)
-        found = [choose(solver, work) for work in self.evaluator.works]
+        found = [choose(solver, work) for work in self.prepared.works]
         reasons = "; ".join(one.reason for one in found if one.reason)
         bound = self._combined(
             [max(one.reachable, self.value(chip, one.plan) if one.plan else 0.0) for one in found]

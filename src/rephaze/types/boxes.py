@@ -101,3 +101,23 @@ class Goal:
 
 
 NO_GOAL = Goal(threshold=-np.inf, objective=-np.inf, area_um2=np.inf, cutoff=-np.inf)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class FieldReach:
+    """How near to the answer designs come with each value of one field."""
+
+    field: str
+    values: tuple[int, ...]
+    """Ascending."""
+    bound: tuple[float, ...]
+    """Of each value, the best bound of a box with it when the search closed it or stopped; 0 where limits leave
+    nothing, or nothing has a plan."""
+    solved: tuple[float, ...]
+    """Of each value, the best objective of a design that was solved; 0 if none was."""
+    changed: tuple[float | None, ...]
+    """Of each value, the objective of the winner with this one field changed; None if it was not measured."""
+    fits: tuple[bool, ...]
+    """Of each value, whether the winner so changed keeps to the limits."""
+    position: int
+    """Of the winner's value among them."""

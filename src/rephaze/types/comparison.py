@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from rephaze.types.chip import Chip
 from rephaze.types.search import ModelPlan, SearchSettings
 
+TPUV4_EXPERT = "tpuv4, expert plan"
+TPUV4_SEARCHED = "tpuv4, searched plan"
 ROUNDING = 1e-12
 """Relative: a bound and a value are sums of the same terms."""
 
@@ -127,3 +129,9 @@ class Comparison:
     baselines: tuple[Baseline, ...]
     gains: GainSplit | None
     sharing: tuple[Sharing, ...]
+
+    @property
+    def references(self) -> tuple[Baseline, Baseline]:
+        """What the others are set beside: TPUv4 with the expert's plan, and with the searched one."""
+        by_name = {one.name: one for one in self.baselines}
+        return by_name[TPUV4_EXPERT], by_name[TPUV4_SEARCHED]

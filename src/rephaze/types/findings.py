@@ -29,7 +29,8 @@ def first_finding(error: ValidationError, model: type[BaseModel]) -> SpecError:
     more = f" (and {len(findings) - 1} more)" if len(findings) > 1 else ""
     raised = first.get("ctx", {}).get("error")
     if isinstance(raised, SpecError):
-        return SpecError(".".join([*steps, raised.field]), raised.value, raised.rule + more, raised.fix)
+        place = [*steps, raised.field] if raised.field else steps
+        return SpecError(".".join(place), raised.value, raised.rule + more, raised.fix)
     if first["type"] == "extra_forbidden":
         known = _fields(_followed(model, first["loc"][:-1])[1])
         return SpecError(field, first["input"], f"is not a known field{more}", did_you_mean(steps[-1], known))
@@ -73,10 +74,10 @@ def _followed(model: type[BaseModel], loc: tuple[int | str, ...]) -> tuple[list[
 def _bare(kind: Any) -> Any:
     """The type without ``| None`` and without what ``Annotated`` adds."""
     if get_origin(kind) is Annotated:
-        kind = get_args(kind)[0]
+        return _bare(get_args(kind)[0])
     arms = get_args(kind)
     if get_origin(kind) in (Union, UnionType) and NoneType in arms:
-        return Union[tuple(arm for arm in arms if arm is not NoneType)]  # noqa: UP007
+        return _bare(Union[tuple(arm for arm in arms if arm is not NoneType)])  # noqa: UP007
     return kind
 
 

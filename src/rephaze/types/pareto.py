@@ -61,3 +61,5 @@ class ParetoFront:
     points: tuple[ParetoPoint, ...]
     """Non-dominated in throughput, area, energy per sample and cost, fastest first."""
     budgets: tuple[AreaBudget, ...]
+    counts_grid_points: bool = False
+    """Of a search by boxes: ``num_designs`` counts the points of its grid."""

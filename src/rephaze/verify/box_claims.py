@@ -7,10 +7,11 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from rephaze.hardware.grid import FIELDS, LIMITS, SIDES, DesignGrid
+from rephaze.hardware.grid import FIELDS, LIMITS, DesignGrid
 from rephaze.search.box_expansion import TIES
 from rephaze.search.certificate import BOUNDS, WITHIN
 from rephaze.types.boxes import NO_PLAN, SOLVED, ClosedBox, OpenBox
+from rephaze.types.grid_order import SIDES
 from rephaze.types.search import Evaluation, SearchResult, SearchStatus
 from rephaze.verify.cover import Box, said
 from rephaze.verify.findings import TOLERANCE, Wrong

@@ -5,6 +5,7 @@ import signal
 import pytest
 
 from rephaze.cli.search import _changes, _interruptible
+from rephaze.errors import SpecError
 from rephaze.search.settings import resolve_settings
 
 
@@ -31,3 +32,13 @@ def test_ctrl_c_is_asked_for_once_and_obeyed_twice():
         with pytest.raises(KeyboardInterrupt):
             signal.raise_signal(signal.SIGINT)
     assert signal.getsignal(signal.SIGINT) is before
+
+
+def test_the_method_is_one_of_three_and_auto_unless_said():
+    def asked(method):
+        changes = _changes(None, None, None, None, None, exhaustive=False, method=method)
+        return resolve_settings(("gpt2-xl",), changes=changes).method
+
+    assert [asked(one) for one in (None, "auto", "boxes", "list")] == ["auto", "auto", "boxes", "list"]
+    with pytest.raises(SpecError, match=r"search.method is 'both': must be one of auto, boxes, list"):
+        asked("both")

@@ -67,16 +67,19 @@ def test_a_range_ends_within_its_end(given, values):
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        ({"from": 1, "to": 8}, "needs either times or step"),
-        ({"from": 1, "to": 8, "times": 2, "step": 2}, "needs either times or step"),
-        ({"from": 0, "to": 8, "times": 2}, "must grow from at least 1"),
-        ({"from": 8, "to": 1, "times": 2}, "must grow"),
-        ({"from": 1, "to": 8, "times": 1}, "must grow"),  # would never end
-        ({"from": 1, "to": 8, "step": -1}, "must grow"),
+        ({"from": 1, "to": 8}, "needs step or times: how it grows; add step = 1"),
+        ({"from": 1, "to": 8, "times": 2, "step": 2}, "has both step and times; keep one of them"),
+        ({"from": 0, "to": 8, "times": 2}, "must start at 1 or more; set from = 1"),
+        ({"from": 8, "to": 1, "times": 2}, "must not end below its start; set to = 8 or more"),
+        ({"from": 1, "to": 8, "times": 1}, "needs times of at least 2; set times = 2, or step"),  # would never end
+        ({"from": 1, "to": 8, "step": -1}, "needs a step of at least 1; set step = 1"),
+        ({"from": 1, "to": 8, "step": 0}, "needs a step of at least 1; set step = 1"),
+        ({"from": 1, "to": 10**12, "step": 1}, "has over 65,536 values; take larger steps"),
+        (4, "must be a list of numbers or a range; for example"),
     ],
 )
-def test_a_range_that_does_not_grow_is_refused_at_its_field(given, said):
-    with pytest.raises(SpecError, match=rf"^mine.toml: space.tensor_width.range is .*{said}"):
+def test_a_range_that_is_none_is_refused_at_its_field(given, said):
+    with pytest.raises(SpecError, match=rf"^mine.toml: space.tensor_width is .*: {said}"):
         read(changed("space", tensor_width=given))
 
 

@@ -133,7 +133,8 @@ def test_ranges_grow_by_factor_or_step():
         ({"num_tensor_cores": []}, "num_tensor_cores is .*must list at least one value"),
         ({"num_tensor_cores": [0]}, "num_tensor_cores is 0: must be from 1"),
         ({"num_tensor_cores": [2, 2]}, "lists a value twice"),
-        ({"num_tensor_cores": {"from": 1, "to": 4}}, "needs either times or step"),
+        ({"vector_lanes": {"from": 1, "to": 4}}, "space.vector_lanes is .*: needs step or times"),
+        ({"num_tensor_cores": [1, "2"]}, "space.num_tensor_cores.1 is '2': input should be a valid integer$"),
         ({"area_limit_chip": "tpuv4"}, "exactly one of area_limit_um2"),
         ({"area_limit_um2": -5.0}, "area_limit_um2 is -5.0"),
         ({"areal_limit": 1}, "areal_limit is 1: is not a known field"),
@@ -149,5 +150,5 @@ def test_a_bad_space_is_refused_by_field(changes, said):
 
 def test_too_large_a_grid_is_refused_before_it_fills_memory(paper):
     space = replace(paper.space, num_tensor_cores=tuple(range(1, 2**15)), tensor_width=tuple(range(1, 100)))
-    with pytest.raises(SpecError, match="grid points"):
+    with pytest.raises(SpecError, match="grid points, too many for method list; search by method boxes"):
         enumerate_designs(space)

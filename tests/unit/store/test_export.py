@@ -14,6 +14,7 @@ from rephaze.errors import FileError, MissingExtraError
 from rephaze.hardware.space import enumerate_designs
 from rephaze.store.export import FileFormat, export_table
 from rephaze.store.tables import TableName, flat_table
+from rephaze.types.boxes import ClosedBox, OpenBox
 from rephaze.types.run_record import Incumbent
 
 CSV, PARQUET = FileFormat.CSV, FileFormat.PARQUET
@@ -28,6 +29,10 @@ def filled(store, settings, make_evaluation, make_bounds):
         [make_evaluation(1, text=TRICKY), make_evaluation(2, is_exact=False), make_evaluation(3)]
     )
     store.record_bounds(make_bounds(), make_bounds("llama2-7b", num_designs=2))
+    store.record_boxes(
+        [ClosedBox(first=(0,) * 7, last=(1, 2, 0, 3, 0, 1, 0), bound=5.0, closed_by="layer bounds")],
+        [OpenBox(first=(2,) + (0,) * 6, last=(3,) + (0,) * 6, upper=math.inf, bounded_by="", times=())],
+    )
     store.record_incumbent(Incumbent(elapsed_s=0.1, objective=-math.inf, bound=math.inf, design=None))
     return store
 
@@ -59,6 +64,30 @@ def test_csv_and_parquet_hold_the_tables_cells(filled, tmp_path, name):
     table = pyarrow.parquet.read_table(tmp_path / "t.parquet")
     assert table.column_names == names
     assert [tuple(row.values()) for row in table.to_pylist()] == rows
+
+
+def test_boxes_are_ranges_of_values(filled, settings):
+    table = flat_table(filled, TableName.BOXES)
+    closed, still_open = (dict(zip([c.name for c in table.columns], row, strict=True)) for row in table.rows)
+    space = settings.scenario.space
+    cores, widths = sorted(space.num_tensor_cores), sorted(space.tensor_width)
+    assert (closed["least_num_tensor_cores"], closed["most_num_tensor_cores"]) == tuple(cores[:2])
+    assert (closed["least_tensor_width"], closed["most_tensor_width"]) == (widths[0], widths[2])
+    assert closed["most_global_buffer_bytes"] == sorted(space.global_buffer_bytes)[1]
+    assert "least_vector_lanes" not in closed  # as wide as an array
+    assert (closed["num_points"], closed["bound_samples_per_s"], closed["closed_by"]) == (48, 5.0, "layer bounds")
+    assert (still_open["num_points"], still_open["bound_samples_per_s"]) == (2, math.inf)
+    assert still_open["closed_by"] is None
+
+
+def test_designs_of_a_search_by_boxes_keep_their_numbers(store, settings, make_evaluation):
+    census = enumerate_designs(settings.scenario.space)
+    store.record_looked_at([7_000_000, 9], census.chips.take(slice(0, 2)), census.area_um2_c[:2])
+    store.record_evaluations([make_evaluation(9), make_evaluation(7_000_000)])
+    assert [row[0] for row in flat_table(store, TableName.DESIGNS).rows] == [9, 7_000_000]
+    first, second = flat_table(store, TableName.EVALUATIONS).rows
+    assert first[:2] == (9, int(census.chips.num_tensor_cores[1]))
+    assert second[:2] == (7_000_000, int(census.chips.num_tensor_cores[0]))
 
 
 def test_rows_are_what_was_recorded(filled, settings):

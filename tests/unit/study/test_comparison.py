@@ -9,24 +9,23 @@ import pytest
 from rephaze.errors import SpecError
 from rephaze.hardware.area import chip_area
 from rephaze.hardware.presets import preset_chip
+from rephaze.hardware.space import enumerate_designs
 from rephaze.search.evaluator import SpaceEvaluator
 from rephaze.search.settings import resolve_settings
 from rephaze.study.baselines import (
     SEARCHED,
-    TPUV4_EXPERT,
-    TPUV4_SEARCHED,
-    _area_groups,
     search_at_random,
     search_by_area_groups,
     search_spotlight_style,
     tpuv4_of,
 )
+from rephaze.study.candidates import Candidates, area_groups, drawn_designs, largest_designs
 from rephaze.study.chip_metric import ChipMetric, metric_of_chip
 from rephaze.study.comparison import RecordedRun, common_run, compare_baselines, own_settings
 from rephaze.study.gains import chips_between, split_gain
 from rephaze.study.yardstick import Yardstick
 from rephaze.types.chip import chip_table
-from rephaze.types.comparison import ChipAnswer
+from rephaze.types.comparison import TPUV4_EXPERT, TPUV4_SEARCHED, ChipAnswer
 from rephaze.types.search import Objective
 from rephaze.units import GIB
 
@@ -64,18 +63,23 @@ def paper():
     return yardstick_of("paper", PAPER)
 
 
+def everything_of(yardstick):
+    return Candidates(evaluator=yardstick.prepared)
+
+
 def exact(yardstick, design):
-    bounds = yardstick.evaluator.unit_bounds([design])
-    return yardstick.evaluator.evaluate(design, bounds, -math.inf)
+    bounds = yardstick.prepared.unit_bounds([design])
+    return yardstick.prepared.evaluate(design, bounds, -math.inf)
 
 
 @pytest.mark.parametrize("scenario", ["coarse", "paper"])
 def test_a_design_measures_the_same_as_in_the_search(request, scenario):
     yardstick = request.getfixturevalue(scenario)
-    for design in range(0, yardstick.evaluator.census.num_designs, 3):
+    for design in range(0, yardstick.prepared.census.num_designs, 3):
         found = exact(yardstick, design)
-        measured = yardstick.with_searched_plans(yardstick.evaluator.census.chips.chip(design))
-        assert measured.objective == found.objective == yardstick.of_evaluation(found).objective
+        chip = yardstick.prepared.census.chips.chip(design)
+        measured = yardstick.with_searched_plans(chip)
+        assert measured.objective == found.objective == yardstick.of_evaluation(found, chip).objective
         assert [plan.hbm_bytes for plan in measured.plans] == [plan.hbm_bytes for plan in found.plans]
 
 
@@ -83,7 +87,7 @@ def test_a_design_measures_the_same_as_in_the_search(request, scenario):
 def test_other_objectives_measure_the_same_as_in_the_search(objective):
     yardstick = yardstick_of("coarse", COARSE, objective=str(objective))
     found = exact(yardstick, 1)
-    measured = yardstick.with_searched_plans(yardstick.evaluator.census.chips.chip(1))
+    measured = yardstick.with_searched_plans(yardstick.prepared.census.chips.chip(1))
     assert measured.objective == pytest.approx(found.objective, rel=1e-12)
 
 
@@ -97,12 +101,46 @@ def test_tpuv4_is_the_papers_in_the_papers_space_and_the_preset_elsewhere(coarse
 
 def test_groups_fall_in_area_and_hold_every_design_once():
     area = np.array([25_000.0, 9_999.0, 10_000.0, 29_999.9, 31_000.0, 0.0])
-    assert list(_area_groups(area)) == [[4], [0, 3], [2], [1, 5]]
+    assert list(area_groups(area)) == [[4], [0, 3], [2], [1, 5]]
+
+
+def test_the_largest_designs_are_those_of_the_whole_space():
+    space = resolve_settings(("bert-large",), scenario="coarse").scenario.space
+    listed = enumerate_designs(space)
+    for num in (1, 30, 700):
+        largest = largest_designs(space, num)
+        groups = list(area_groups(listed.area_um2_c))
+        want, wanted = iter(groups), []
+        while len(wanted) < largest.num_designs:
+            wanted += next(want)
+        assert largest.num_designs >= num
+        assert sorted(largest.area_um2_c) == sorted(listed.area_um2_c[wanted])
+    everything = replace(space, num_tensor_cores=(1, 2), tensor_width=(32,))
+    assert largest_designs(everything, 10**6).num_designs == enumerate_designs(everything).num_designs
+
+
+def test_designs_are_drawn_from_all_of_a_large_space_and_repeat():
+    space = resolve_settings(("bert-large",), scenario="default").scenario.space
+    first, again, other = (drawn_designs(space, seed) for seed in (3, 3, 4))
+    assert first.num_designs == first.num_grid_points == 100_000
+    assert np.array_equal(first.area_um2_c, again.area_um2_c)
+    assert not np.array_equal(first.area_um2_c, other.area_um2_c)
+    # Evenly: as many of the sample as of the space are smaller than 226 mm² (2,658,519 of 7,382,388 designs).
+    assert (first.area_um2_c < 226e6).mean() == pytest.approx(2_658_519 / 7_382_388, abs=0.01)
+    rows = {first.chips.chip(k, name="any") for k in range(2000)}
+    assert len(rows) == 2000
+
+
+def test_a_space_with_hardly_a_design_gives_what_there_is():
+    space = resolve_settings(("bert-large",), scenario="default").scenario.space
+    tight = replace(space, area_limit_um2=57e6, area_floor_um2=0.0)
+    assert drawn_designs(tight, 0).num_designs <= 60
+    assert drawn_designs(replace(space, area_limit_um2=1e6, area_floor_um2=0.0), 0).num_designs == 0
 
 
 def test_the_heuristic_stops_after_five_groups_without_a_rise(paper):
-    found = search_by_area_groups(paper, budget=100)
-    areas = paper.evaluator.census.area_um2_c
+    found = search_by_area_groups(paper, everything_of(paper), budget=100)
+    areas = paper.prepared.census.area_um2_c
     order = np.argsort(-areas)
     values = [exact(paper, int(design)).objective for design in order]
     # Areas differ by far more than a group: one design a group.
@@ -118,26 +156,26 @@ def test_the_heuristic_stops_after_five_groups_without_a_rise(paper):
 
 
 def test_the_heuristic_keeps_to_its_budget(paper):
-    found = search_by_area_groups(paper, budget=2)
+    found = search_by_area_groups(paper, everything_of(paper), budget=2)
     assert found.num_evaluations == 2
-    assert found.note == "stopped by the budget after 2 groups"
+    assert found.note == "stopped by the budget after 2 groups of area"
 
 
 def test_random_search_is_the_best_of_what_it_drew_and_repeats(paper):
-    first, again = (search_at_random(paper, 3, seed=5) for _ in range(2))
-    drawn = np.random.default_rng(5).choice(paper.evaluator.census.num_designs, size=3, replace=False)
+    first, again = (search_at_random(paper, everything_of(paper), 3, seed=5) for _ in range(2))
+    drawn = np.random.default_rng(5).choice(paper.prepared.census.num_designs, size=3, replace=False)
     assert first.objective == max(exact(paper, int(design)).objective for design in drawn)
     assert first.answer == again.answer
-    everything = search_at_random(paper, 1000, seed=5)
-    assert everything.num_evaluations == paper.evaluator.census.num_designs
+    everything = search_at_random(paper, everything_of(paper), 1000, seed=5)
+    assert everything.num_evaluations == paper.prepared.census.num_designs
 
 
 @pytest.mark.parametrize("metric", list(ChipMetric))
 def test_spotlight_style_with_every_chip_tried_is_the_best_single_chip(paper, metric):
-    evaluator = paper.evaluator
+    evaluator = paper.prepared
     num_designs = evaluator.census.num_designs
     costs = [metric_of_chip(evaluator, evaluator.solver(design), metric) for design in range(num_designs)]
-    expert, searched = search_spotlight_style(paper, metric, 1000, seed=0)
+    expert, searched = search_spotlight_style(paper, everything_of(paper), metric, 1000, seed=0)
     want = evaluator.census.chips.chip(int(np.argmin(costs)))
     assert expert.answer.chip == searched.answer.chip == want
     assert expert.objective <= searched.objective
@@ -158,6 +196,14 @@ def test_the_chips_between_change_one_cause_at_a_time():
         for field in fields(end)
         if field.name != "name"
     )
+
+
+def test_others_are_set_beside_tpuv4_by_name(paper):
+    """Rules of practitioners stand between the two plans of TPUv4 under cost model full."""
+    found = compare_baselines(paper.settings, budget=1)
+    first, *others = found.baselines
+    mixed = replace(found, baselines=(first, replace(first, name="tpuv4, a rule"), *others))
+    assert [one.name for one in mixed.references] == [TPUV4_EXPERT, TPUV4_SEARCHED]
 
 
 def test_factors_multiply_to_the_gain_and_the_search_is_best(paper):
