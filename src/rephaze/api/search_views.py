@@ -51,7 +51,8 @@ def unknown_sentence(found: Exploration) -> str:
     """What may still be there when a search was stopped before it found anything."""
     _, most = next(iter(found.certificate.num_within.values()))
     bounded = f"at most {found.bound:,.5g}" if isfinite(found.bound) else "not bounded yet"
-    return f"any of {most:,} designs may have a plan, of {found.settings.objective} {bounded}"
+    counted = "designs" if found.certificate.num_boxes is None else "grid points"
+    return f"any of {most:,} {counted} may have a plan, of {found.settings.objective} {bounded}"
 
 
 def chip_sentence(chip: Chip, area_um2: float) -> str:
