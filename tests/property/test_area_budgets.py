@@ -8,7 +8,7 @@ import pytest
 
 from rephaze.errors import RunError
 from rephaze.measure.chip_solver import Memos
-from rephaze.search import preparation as preparation_module
+from rephaze.search import evaluator as evaluator_module
 from rephaze.search.cosearch import run_search
 from rephaze.search.evaluator import SpaceEvaluator
 from rephaze.search.provenance import versions_of
@@ -36,7 +36,7 @@ def shared_memos():
     """Cases share chips and operators: mapping and scheduling each once keeps the tests quick."""
     memos = Memos()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(preparation_module, "Memos", lambda: memos)
+        patch.setattr(evaluator_module, "Memos", lambda: memos)
         yield
 
 

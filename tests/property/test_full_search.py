@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from rephaze.measure.chip_solver import Memos
 from rephaze.measure.full_planner import FullPlanner
-from rephaze.search import preparation as preparation_module
+from rephaze.search import evaluator as evaluator_module
 from rephaze.search.cosearch import run_search
 from rephaze.search.evaluator import SpaceEvaluator
 from rephaze.types.full import PlanFamily
@@ -34,7 +34,7 @@ def shared_memos():
     """Cases share chips and operators: mapping and scheduling each once keeps the tests quick."""
     memos = Memos()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(preparation_module, "Memos", lambda: memos)
+        patch.setattr(evaluator_module, "Memos", lambda: memos)
         yield
 
 

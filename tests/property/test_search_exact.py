@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from rephaze.estimate.estimate_model import DEFAULT
 from rephaze.measure.chip_solver import Memos
 from rephaze.measure.stage_planner import StagePlanner
-from rephaze.search import preparation as preparation_module
+from rephaze.search import evaluator as evaluator_module
 from rephaze.search.cosearch import run_search
 from rephaze.search.device_time import device_time_batch_s
 from rephaze.search.evaluator import SpaceEvaluator
@@ -37,7 +37,7 @@ def shared_memos():
     """Cases share chips and operators: mapping and scheduling each once keeps the tests quick."""
     memos = Memos()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(preparation_module, "Memos", lambda: memos)
+        patch.setattr(evaluator_module, "Memos", lambda: memos)
         yield
 
 
