@@ -74,6 +74,14 @@ def ruled_case() -> Case:
     return case.changed("space", constraints=["num_tensor_cores >= 2"], area_limit_um2=float(area_um2[0]))
 
 
+def many_units_case() -> Case:
+    """Microbatch sizes that leave devices idle in turn: another unit is best on every other chip."""
+    case = box_case(21, models=("tiny-gpt",), objective=Objective.THROUGHPUT, most_designs=12)
+    link = {"num_devices": 4, "bytes_per_s": 5e10, "latency_s": 1e-6}
+    case = case.changed("cluster", num_devices=4, levels=[link])
+    return case.changed("training", microbatches=[1, 2, 4, 8], tp_degrees=[1, 2, 4], global_batch=12)
+
+
 def tied_case() -> Case:
     """A small array holds everything up: with more lanes than it can feed, a chip is only larger."""
     run = _coarse(random.Random("tied"), ("tiny-gpt",), Objective.THROUGHPUT, Aggregate.MEAN)

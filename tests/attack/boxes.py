@@ -118,6 +118,7 @@ class _BoxAttack:
         """Boxes without a design have none; what was solved is one."""
         designs = set(self.at.values())
         for box in found.closed:
+            self.tally.num_bounds += box.closed_by in LIMITS
             if box.closed_by in LIMITS and any(_is_in(box, at) for at in designs):
                 self._add("space", box.closed_by, f"there are designs in {box}")
         for design in found.evaluations:
@@ -191,7 +192,7 @@ class _BoxAttack:
             box = finer
 
     def _inherited(self, evaluator: BoxEvaluator, low, high, at, value: float) -> None:
-        """A design bounded with what is left of the units of a box around it: few where the goal is near."""
+        """A design bounded with what is left of the units of a box around it, of which few reach a high goal."""
         both = Boxes(np.array([low]), np.array([high]))
         most = float(
             BoxBounding(evaluator, self.grid, both, [()], EVERYTHING, UNSTOPPED).run(ALL_RUNGS).upper_b[0]
@@ -201,7 +202,7 @@ class _BoxAttack:
             return
         around = BoxBounding(evaluator, self.grid, both, [()], goal, UNSTOPPED).run(ALL_RUNGS)
         alone = Boxes(np.array([at]), np.array([at]))
-        found = BoxBounding(evaluator, self.grid, alone, around.times, goal, UNSTOPPED).run(ALL_RUNGS)
+        found = BoxBounding(evaluator, self.grid, alone, around.times, EVERYTHING, UNSTOPPED).run(ALL_RUNGS)
         box = OpenBox(first=at, last=at, upper=np.inf, bounded_by="", times=())
         self._rung("box: inherited", box, value, float(found.upper_b[0]))
 

@@ -12,7 +12,7 @@ from rephaze.types.full import PlanFamily
 from rephaze.types.search import Aggregate, Objective
 from rephaze.workload.zoo import ZOO_NAMES
 from tests.attack import seeds
-from tests.attack.box_draws import COARSE_MODELS, box_case, ruled_case, tied_case
+from tests.attack.box_draws import COARSE_MODELS, box_case, many_units_case, ruled_case, tied_case
 from tests.attack.boxes import attack_boxes
 from tests.attack.cases import SCENARIOS, SMALL_MODELS, Case, key_case, random_case, starved_case
 from tests.attack.claims import attack_answer, attack_counts, chosen_designs, searched
@@ -115,6 +115,7 @@ def _small_boxes() -> dict[str, Attack]:
         f"boxes: {seed} {'+'.join(models)} {objective}": search(seed, scenario, models, objective, most)
         for seed, (scenario, models, objective, most) in seeds.BOX_SEEDS.items()
     }
+    found["boxes: units"] = lambda tally: attack_boxes(many_units_case(), tally, seed=21)
     found["boxes: rules"] = lambda tally: attack_boxes(ruled_case(), tally, rungs=False)
     # Its largest chip first: whatever only ties on a smaller one must still be found.
     found["boxes: ties"] = lambda tally: attack_boxes(tied_case(), tally, rungs=False, num_first=1)
