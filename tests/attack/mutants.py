@@ -278,7 +278,7 @@ MUTANTS = (
     replace(_full(unproven_called_optimal, "full status", kind="status"), attacks=("full status",)),
     _box(box_mutants.small_corner_for_speed, "bound", claim="corner", attack="boxes: 2 "),
     _box(box_mutants.large_corner_for_area, "bound", claim="corner", attack="boxes: 3 "),
-    _box(box_mutants.corner_short_by_one, "bound", claim="corner"),
+    _box(box_mutants.corner_short_by_one, "bound", claim="corner", attack="boxes: 6 "),
     _box(box_mutants.irregular_sides_spanned, "cover", claim="array sides"),
     _box(box_mutants.rules_asked_beyond_what_fits, "space", attack="boxes: rules"),
     _box(box_mutants.half_closed_by_the_other, "bound", "better design"),
