@@ -199,7 +199,7 @@ class Certificate:
     """Designs solved that might beat the answer, had all their schedules been proven; None in older runs."""
     num_open: int | None = None
     """Designs a search that was stopped left undecided; None in runs recorded before they were counted."""
-    num_boxes: dict[str, int] | None = None
+    num_boxes: dict[str, int] | None = field(default=None, metadata=ADDED_LATER)
     """Of a search by boxes: how many each bound or limit closed. ``num_designs`` and the counts that add up to
     it are then of grid points, and what limits leave out is among what was dropped. None of a search by list."""
 
