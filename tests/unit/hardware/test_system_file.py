@@ -63,7 +63,7 @@ def test_a_range_of_clocks_meets_its_end():
         ('[system]\nhbm = ["hbm3", "hbm3"]', "system.hbm is .*lists a value twice"),
         ("[system]\nnum_inside_links = [0]", "system.num_inside_links is 0"),
         ("[system]\nnode_size = [8, 8]", "system.node_size is .*lists a value twice"),
-        ("[system]\nnum_chips = { from = 0, to = 8, step = 1 }", "system.num_chips.*must grow from at least 1"),
+        ("[system]\nnum_chips = { from = 0, to = 8, step = 1 }", "system.num_chips.*must start at 1 or more"),
         ("[budget]\npower_w = 0.0", "budget.power_w is 0.0"),
         ('[budget]\nusd = "50"', "budget.usd is '50'"),
         ("[budget]\nsilicon_mm2 = -1.0", "budget.silicon_mm2 is -1.0"),
