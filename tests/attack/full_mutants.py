@@ -15,6 +15,7 @@ from rephaze.place.full import solver as full_solver
 from rephaze.place.full.chip_bounds import FullChipBounds
 from rephaze.place.full.solver import FullPlacer
 from rephaze.types.full import DeviceOrder, PlanFamily, PlanOptions
+from rephaze.types.stopping import UNSTOPPED
 
 Patch = pytest.MonkeyPatch
 TOO_TIGHT = 0.97
@@ -79,8 +80,8 @@ def cutoff_off_by_a_little(patch: Patch) -> None:
     """Plans that are just below a cutoff are not found."""
     sound = FullPlacer.solve
 
-    def mutant(self, cutoff_s=np.inf, times=None):
-        found = sound(self, cutoff_s * (1 - 1e-4), times)
+    def mutant(self, cutoff_s=np.inf, times=None, stop=UNSTOPPED):
+        found = sound(self, cutoff_s * (1 - 1e-4), times, stop)
         return replace(found, bound_s=cutoff_s) if found.status == "cutoff" else found
 
     patch.setattr(FullPlacer, "solve", mutant)
