@@ -24,9 +24,9 @@ from rephaze.hardware.energy import full_power
 from rephaze.hardware.space import holds
 from rephaze.hardware.template import build_chips
 from rephaze.types.chip import Chip, ChipTable
-from rephaze.types.grid_order import FIELDS as FIELDS
 from rephaze.types.grid_order import is_regular_side as is_regular_side
 from rephaze.types.grid_order import value_runs
+from rephaze.types.space import FIELDS as FIELDS
 from rephaze.types.space import Comparison, Constraint, DesignSpace
 
 Ints = NDArray[np.int64]

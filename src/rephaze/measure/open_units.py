@@ -45,7 +45,7 @@ class OpenUnits:
         memory_of_c: The largest memory each may have.
         exclusion: What all-cores operators exclude.
         estimator_of: Of some of the chips.
-        batch_s_uc: Times known to be out of reach; infinite for units that are of no interest.
+        batch_s_uc: What is known before: a time no plan of a unit beats.
         stop: Ends the work with ``StoppedError``.
     """
 

@@ -186,7 +186,8 @@ def run_boxes(
             run.expand(wave)
     except StoppedError:
         pass
-    return False
+    # Stopped just as the last box was closed, nothing is left to settle.
+    return not (state.heap or state.ready)
 
 
 class _Run:

@@ -10,9 +10,10 @@ from typing import Any, get_args, get_type_hints
 
 from rephaze.store.reader import CHIP_FIELDS, RunReader
 from rephaze.types.boxes import ClosedBox, OpenBox
-from rephaze.types.grid_order import FIELDS, value_runs
+from rephaze.types.grid_order import value_runs
 from rephaze.types.run_record import NOT_REMOVED, Incumbent
 from rephaze.types.search import Evaluation, ModelPlan, Objective, StagePlan
+from rephaze.types.space import FIELDS
 
 _OBJECTIVE_UNITS = {
     Objective.THROUGHPUT: "samples_per_s",

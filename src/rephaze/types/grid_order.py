@@ -4,16 +4,6 @@ from __future__ import annotations
 
 from rephaze.types.space import DesignSpace
 
-FIELDS = (
-    "num_tensor_cores",
-    "tensor_width",
-    "tensor_depth",
-    "num_vector_cores",
-    "vector_lanes",
-    "global_buffer_bytes",
-    "num_hbm_stacks",
-)
-"""What a space varies, in the order of a position."""
 SIDES = ("tensor_width", "tensor_depth")
 
 

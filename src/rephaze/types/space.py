@@ -62,7 +62,7 @@ class Constraint:
     comparison: Comparison
 
 
-_LISTED_FIELDS = (
+FIELDS = (
     "num_tensor_cores",
     "tensor_width",
     "tensor_depth",
@@ -70,8 +70,9 @@ _LISTED_FIELDS = (
     "vector_lanes",
     "global_buffer_bytes",
     "num_hbm_stacks",
-    "hbm_bytes_options",
 )
+"""What a space varies, in the order of its grid."""
+_LISTED_FIELDS = (*FIELDS, "hbm_bytes_options")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
