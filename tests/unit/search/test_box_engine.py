@@ -241,3 +241,11 @@ def test_unsettled_designs_stay_open():
 
     assert not run_boxes(state, toy.expand, solve, design_at=toy.design_at)
     check_cover(toy, [*state.take_fresh(), *state.open_boxes()])
+
+
+def test_stopped_as_the_last_box_closes_the_search_is_complete():
+    toy = Toy(3)
+    state = toy.state()
+    assert run(toy, state, should_stop=lambda: not state.open_boxes())
+    assert not state.open_boxes()
+    assert state.objective == toy.values.max()
