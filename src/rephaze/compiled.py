@@ -10,6 +10,7 @@ Of several processes one compiles a kernel; the others wait and read it from the
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -81,7 +82,7 @@ def _decorator(signature: tuple[Any, ...], **options: bool | str) -> Callable[[F
         # without this in the name of its cache file, it would run old code after an update.
         source = sys.modules[function.__module__].__file__
         assert source is not None
-        function.__qualname__ += f"_{_digest_of_room(Path(source))}"
+        function.__qualname__ += f"_{_digest_of(Path(source))}"
         made: F = _njit(*signature, cache=True, no_cfunc_wrapper=True, **options)(function)
         if not signature and not options.get("no_cpython_wrapper"):
             _let_one_process_compile(made)
@@ -128,14 +129,34 @@ def _only_process(folder: Path) -> Iterator[None]:
             fcntl.flock(file, fcntl.LOCK_UN)  # closing is not enough if a child process has the file too
 
 
-def _digest_of_room(source: Path) -> str:
-    """Of this file and of all a compiled function may take a constant from: its room, and the records."""
-    package = Path(__file__).parent
-    return _digest_of(package / source.relative_to(package).parts[0])
+def _digest_of(source: Path) -> str:
+    """Of the file and of all it imports from rephaze, directly or not: what a compiled function may be made from."""
+    seen: set[Path] = set()
+    waiting = [Path(__file__), source]
+    while waiting:
+        file = waiting.pop()
+        if file not in seen:
+            seen.add(file)
+            waiting += _imported_by(file)
+    return sha256(b"".join(_text_of(file) for file in sorted(seen))).hexdigest()[:12]
 
 
 @cache
-def _digest_of(room: Path) -> str:
-    folders = (room, room.parent / "types")
-    sources = [Path(__file__), *(source for folder in folders for source in folder.rglob("*.py"))]
-    return sha256(b"".join(source.read_bytes() for source in sorted(sources))).hexdigest()[:12]
+def _text_of(source: Path) -> bytes:
+    return source.read_bytes()
+
+
+_IMPORT = re.compile(rb"^[ \t]*from[ \t]+rephaze((?:\.\w+)*)[ \t]+import[ \t]+(\([^)]*\)|[^\n]*)", re.MULTILINE)
+
+
+@cache
+def _imported_by(source: Path) -> tuple[Path, ...]:
+    """Files of this package that a source names: `from rephaze.room.file import name`, `from rephaze.room import file`."""
+    package = Path(__file__).parent
+    found: list[Path] = []
+    for module, names in _IMPORT.findall(_text_of(source)):
+        folder = package.joinpath(*module.decode().split(".")[1:])
+        whole = folder / "__init__.py" if folder.is_dir() else folder.with_suffix(".py")
+        parts = [folder / f"{name.decode()}.py" for name in re.findall(rb"\w+", names)] if folder.is_dir() else []
+        found += [file for file in (whole, *parts) if file.is_file()]
+    return tuple(found)

@@ -43,35 +43,69 @@ def test_no_compiled_function_takes_more_than_eight_arguments(room):
     assert {name: count for name, count in counts.items() if count > MOST_ARGUMENTS} == {}
 
 
-@pytest.mark.parametrize("room", ROOMS)
-def test_all_that_compiled_files_import_counts_for_the_age_of_their_code(room):
-    """Their own room and the records are hashed; nothing else may be compiled in but the decorators themselves."""
-    files = [file for file in (PACKAGE / room).rglob("*.py") if "rephaze.compiled" in file.read_text()]
-    assert files
-    for file in files:
-        for node in ast.walk(ast.parse(file.read_text())):
-            if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("rephaze."):
-                owner = node.module.split(".")[1]
-                assert owner in (room, "types", "compiled", "errors"), f"{file.name} imports {node.module}"
-
-
-@pytest.mark.parametrize("changed", ["place/network.py", "place/arrays.py", "types/latency.py", "compiled.py"])
-def test_a_change_anywhere_in_the_room_or_the_records_gives_compiled_code_another_name(
-    tmp_path, monkeypatch, changed
-):
+@pytest.fixture
+def copied_package(tmp_path, monkeypatch):
     copy = tmp_path / "rephaze"
     shutil.copytree(PACKAGE, copy, ignore=shutil.ignore_patterns("__pycache__", "data"))
     monkeypatch.setattr(compiled, "__file__", str(copy / "compiled.py"))
+    forget()
+    yield copy
+    forget()
 
-    def digest():
-        compiled._digest_of.cache_clear()
-        return compiled._digest_of_room(copy / "place" / "bounds.py")
 
-    before = digest()
-    assert digest() == before
-    (copy / changed).write_text((copy / changed).read_text() + "\n# changed\n")
-    assert digest() != before
-    compiled._digest_of.cache_clear()
+def forget():
+    compiled._text_of.cache_clear()
+    compiled._imported_by.cache_clear()
+
+
+def digest_after_change(package, source, changed):
+    with (package / changed).open("a") as file:
+        file.write("\n# changed\n")
+    forget()
+    return compiled._digest_of(package / source)
+
+
+@pytest.mark.parametrize(
+    ("source", "changed"),
+    [
+        ("place/bounds.py", "place/bounds.py"),
+        ("place/bounds.py", "place/tables.py"),
+        ("place/bounds.py", "types/placement.py"),
+        ("place/full/line_search.py", "place/full/spans.py"),
+        ("place/full/line_search.py", "compiled.py"),
+        ("estimate/gemm_default/branches.py", "estimate/gemm_default/tiles.py"),
+    ],
+)
+def test_a_change_in_what_a_file_imports_gives_compiled_code_another_name(copied_package, source, changed):
+    before = compiled._digest_of(copied_package / source)
+    assert compiled._digest_of(copied_package / source) == before
+    assert digest_after_change(copied_package, source, changed) != before
+
+
+@pytest.mark.parametrize("changed", ["place/why_not.py", "estimate/estimator.py", "cli/main.py"])
+def test_other_changes_leave_compiled_code_as_it_is(copied_package, changed):
+    before = compiled._digest_of(copied_package / "place" / "bounds.py")
+    assert digest_after_change(copied_package, "place/bounds.py", changed) == before
+
+
+def test_all_that_compiled_files_import_counts_for_the_age_of_their_code():
+    """By the parser: every module of this package that is imported, however that is written."""
+    files = [file for file in PACKAGE.rglob("*.py") if "from rephaze.compiled import" in file.read_text()]
+    assert len(files) > 20
+    for file in files:
+        named = {
+            PACKAGE.joinpath(*(node.module or "").split(".")[1:])
+            for node in ast.walk(ast.parse(file.read_text()))
+            if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("rephaze.")
+        }
+        found = {part.with_suffix("") for part in compiled._imported_by(file)}
+        assert {path for path in named if not path.is_dir()} <= found, file.name
+        assert not any(
+            alias.name.startswith("rephaze")
+            for node in ast.walk(ast.parse(file.read_text()))
+            if isinstance(node, ast.Import)
+            for alias in node.names
+        ), file.name
 
 
 def test_of_processes_that_start_together_one_compiles_and_the_others_read(tmp_path):
