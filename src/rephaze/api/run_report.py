@@ -40,7 +40,7 @@ def write_report(
     from rephaze.report.search_report import SearchRecords, write_search_report
     from rephaze.store.run_store import RunStore
 
-    with RunStore.read(run) as reader:
+    with RunStore.read(run, whole=True) as reader:
         info, result, designs, held = reader.info(), reader.result(), reader.designs(), reader.known_chips()
         if result is None:
             raise RunError(f"{run}: holds no answer yet; finish its search with rephaze search ... --resume")

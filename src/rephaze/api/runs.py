@@ -132,7 +132,7 @@ class Run(Shown):
         from rephaze.store.run_store import RunStore
         from rephaze.study.pareto import front_of_run
 
-        with RunStore.read(self.folder) as store:
+        with RunStore.read(self.folder, whole=True) as store:
             front = front_of_run(
                 store, finer=not coarse, solve=solve, num_workers=num_workers, on_progress=on_progress
             )
@@ -152,7 +152,7 @@ class Run(Shown):
 
         check_choice("table", table, list(TableName))
         chosen = FileFormat(export_format(Path(out), file_format))
-        with RunStore.read(self.folder) as store:
+        with RunStore.read(self.folder, whole=True) as store:
             return export_table(store, TableName(table), Path(out), chosen)
 
     def to_dataframe(self, table: str = "evaluations") -> pd.DataFrame:
@@ -173,7 +173,7 @@ class Run(Shown):
         check_choice("table", table, list(TableName))
         # Of pandas' types these can say that a cell is missing.
         kinds = {bool: "boolean", int: "Int64", float: "float64", str: "string"}
-        with RunStore.read(self.folder) as store:
+        with RunStore.read(self.folder, whole=True) as store:
             found = flat_table(store, TableName(table))
             rows = list(found.rows)
         columns = {

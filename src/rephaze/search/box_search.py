@@ -16,11 +16,10 @@ from rephaze.search.box_certificate import CoverCount, certify_boxes
 from rephaze.search.box_engine import BoxState, run_boxes
 from rephaze.search.box_evaluator import BoxEvaluator
 from rephaze.search.box_seeds import drawn_designs, neighbours, single_boxes
-from rephaze.search.progress import SearchClock, SearchProgress
+from rephaze.search.progress import BestShown, SearchClock, SearchProgress
 from rephaze.search.workers.base import Workers
 from rephaze.store.run_store import RunStore
 from rephaze.types.boxes import NO_GOAL, SOLVED, Expansion, Goal, OpenBox
-from rephaze.types.run_record import Incumbent
 from rephaze.types.search import Certificate, Evaluation, SearchResult, SearchStatus
 from rephaze.types.stopping import StoppedError
 
@@ -47,7 +46,7 @@ class BoxSearch:
         self.settings, self.grid = evaluator.settings, evaluator.grid
         self.count = CoverCount()
         self._recorded_at = time.perf_counter()
-        self._shown: Evaluation | None = None
+        self._shown = BestShown(store.incumbents() if store is not None else ())
 
     def run(self, count_within: float) -> SearchResult:
         """The best chip and plans, proven unless stopped early; then also those within a part of the best."""
@@ -130,23 +129,13 @@ class BoxSearch:
         return self.workers.expand(boxes, goal)
 
     def _on_wave(self, solved: Sequence[Evaluation]) -> None:
-        if self.store is not None:
+        step = self._shown.step(self.state.incumbent, self.state.bound, self.clock.elapsed_s())
+        if self.store is not None and (solved or step is not None):
             if solved:
                 at_cf = np.array([self.grid.position_of(item.design) for item in solved], dtype=np.int64)
                 numbers = [item.design for item in solved]
                 self.store.record_looked_at(numbers, self.grid.chips(at_cf), self.grid.area_um2(at_cf))
-                self.store.record_evaluations(solved)
-            best = self.state.incumbent
-            if best is not None and best is not self._shown:
-                self._shown = best
-                self.store.record_incumbent(
-                    Incumbent(
-                        elapsed_s=self.clock.elapsed_s(),
-                        design=best.design,
-                        objective=best.objective,
-                        bound=self.state.bound,
-                    )
-                )
+            self.store.record_evaluations(solved, step)
         if time.perf_counter() - self._recorded_at > RECORD_S:
             self._record_cover()
         self._report("solving")
@@ -164,8 +153,8 @@ class BoxSearch:
             SearchProgress(
                 phase=phase,
                 elapsed_s=self.clock.elapsed_s(),
-                objective=progress.incumbent.objective if progress.incumbent else 0.0,
-                bound=progress.bound,
+                objective=self._shown.objective,
+                bound=self._shown.bound(progress.bound),
                 num_designs=self.grid.num_points,
                 num_open=progress.num_open,
                 num_solved=progress.num_evaluated,

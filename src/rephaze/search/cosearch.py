@@ -22,13 +22,12 @@ from rephaze.search.engine import FIRST_PART, EngineOutcome, EngineProgress, run
 from rephaze.search.evaluator import SpaceEvaluator
 from rephaze.search.method import searches_boxes
 from rephaze.search.near_best import settle_near_best
-from rephaze.search.progress import OnProgress, SearchClock, SearchProgress
+from rephaze.search.progress import BestShown, OnProgress, SearchClock, SearchProgress
 from rephaze.search.provenance import versions_of
 from rephaze.search.workers.base import Workers
 from rephaze.search.workers.start import start_workers
 from rephaze.store.opening import is_run
 from rephaze.store.run_store import RunStore
-from rephaze.types.run_record import Incumbent
 from rephaze.types.search import Certificate, Evaluation, SearchResult, SearchSettings, SearchStatus
 from rephaze.types.stopping import StoppedError, StopSignal
 
@@ -86,7 +85,9 @@ def run_search(
             store.record_designs(evaluator.census.chips, evaluator.census.area_um2_c)
         workers = start_workers(settings, evaluator, num_workers, dask, stop)
         try:
-            clock = SearchClock(began, stop, on_progress)
+            clock = SearchClock(began, stop, on_progress, store.clock_s() if store is not None else 0.0)
+            if store is not None:
+                store.keep_time(clock.elapsed_s)
             if isinstance(evaluator, BoxEvaluator):
                 return BoxSearch(evaluator, workers, store, clock).run(count_within)
             return _Search(settings, evaluator, workers, store, clock).run(count_within)
@@ -117,6 +118,7 @@ def _unprepared(settings: SearchSettings, folder: Path | None, resume: bool, beg
         if not searches_boxes(settings):
             census = enumerate_designs(settings.scenario.space)
             store.record_designs(census.chips, census.area_um2_c)
+        result = replace(result, search_s=store.clock_s() + result.search_s)
         # An earlier session may know more.
         if store.result() is None and not store.num_evaluations():
             store.record_result(result)
@@ -148,6 +150,7 @@ class _Search:
         self.clock, self.stop = clock, clock.stop
         self.designs = BoundedDesigns(evaluator, workers)
         self._last = EngineProgress(incumbent=None, bound=math.inf, num_open=0, num_refined=0, num_evaluated=0)
+        self._shown = BestShown(store.incumbents() if store is not None else ())
 
     def run(self, count_within: float) -> SearchResult:
         coarse = self.evaluator.coarse()
@@ -198,18 +201,9 @@ class _Search:
         return self.designs.sharpen(designs, cutoff)
 
     def _on_batch(self, batch: list[Evaluation], progress: EngineProgress) -> None:
+        step = self._shown.step(progress.incumbent, progress.bound, self.clock.elapsed_s())
         if self.store is not None:
-            self.store.record_evaluations(batch)
-            before = self._last.incumbent
-            if progress.incumbent is not None and progress.incumbent != before:
-                self.store.record_incumbent(
-                    Incumbent(
-                        elapsed_s=self.clock.elapsed_s(),
-                        design=progress.incumbent.design,
-                        objective=progress.incumbent.objective,
-                        bound=progress.bound,
-                    )
-                )
+            self.store.record_evaluations(batch, step)
         self._last = progress
         self._report("solving")
 
@@ -220,13 +214,12 @@ class _Search:
         self._report("counting near the best")
 
     def _report(self, phase: str) -> None:
-        incumbent = self._last.incumbent
         self.clock.on_progress(
             SearchProgress(
                 phase=phase,
                 elapsed_s=self.clock.elapsed_s(),
-                objective=incumbent.objective if incumbent else 0.0,
-                bound=self._last.bound,
+                objective=self._shown.objective,
+                bound=self._shown.bound(self._last.bound),
                 num_designs=self.evaluator.census.num_designs,
                 num_open=self._last.num_open,
                 num_solved=self._last.num_evaluated,
