@@ -102,16 +102,24 @@ class Run(Shown):
 
         return write_report(self.folder, None if out is None else Path(out), known_chips_s, stop)
 
-    def verify(self, sample: int = 3, *, on_step: Callable[[str], None] = lambda _doing: None) -> Verification:
+    def verify(
+        self,
+        sample: int = 3,
+        *,
+        digest: str | None = None,
+        on_step: Callable[[str], None] = lambda _doing: None,
+    ) -> Verification:
         """Every claim of the run, derived again by slow, independent evaluators.
 
         Args:
             sample: Dropped designs to solve exactly, for each bound.
+            digest: The run's last digest, or how it began, as it was noted elsewhere: no change at all passes it.
             on_step: Told what is being checked.
         """
         from rephaze.verify.run_check import verify_run
 
-        return Verification(checks=tuple(verify_run(self.folder, sample=sample, on_progress=on_step)))
+        checks = verify_run(self.folder, sample=sample, digest=digest, on_progress=on_step)
+        return Verification(checks=tuple(checks))
 
     def pareto(
         self,

@@ -42,6 +42,8 @@ def certify_boxes(
     evaluations: Mapping[int, Evaluation],
     best: Evaluation | None,
     still_open: Sequence[OpenBox],
+    *,
+    is_proven: bool,
 ) -> Certificate:
     """Account for every grid point once: solved, without a plan, closed by which bound or limit, or open.
 
@@ -52,6 +54,7 @@ def certify_boxes(
         evaluations: Designs that were solved, or dropped while being solved.
         best: The answer.
         still_open: Boxes left open.
+        is_proven: Nothing is better than the answer.
     """
     num_open = sum(box.num_points for box in still_open)
     solved = [item for item in evaluations.values() if item.is_exact]
@@ -64,7 +67,7 @@ def certify_boxes(
         num_dropped_by_bound=dropped,
         num_infeasible=count.points[NO_PLAN],
         num_within=_within(count, evaluations, best, num_open, still_open),
-        binding="" if best is None else binding_of(settings.scenario.space, grid.chip(best.design)),
+        binding="" if best is None else binding_of(settings.scenario.space, grid.chip(best.design), is_proven),
         designs_scope=designs_scope(settings.scenario.space),
         plans_scope=plans_scope(settings),
         num_unproven=sum(item.bound > objective * (1 + 1e-12) for item in solved),

@@ -17,10 +17,11 @@ from rephaze.search.box_engine import BoxState, run_boxes
 from rephaze.search.box_evaluator import BoxEvaluator
 from rephaze.search.box_seeds import drawn_designs, neighbours, single_boxes
 from rephaze.search.progress import BestShown, SearchClock, SearchProgress
+from rephaze.search.reasons import why_nothing_in_boxes, why_unproven
 from rephaze.search.workers.base import Workers
 from rephaze.store.run_store import RunStore
 from rephaze.types.boxes import NO_GOAL, SOLVED, Expansion, Goal, OpenBox
-from rephaze.types.search import Certificate, Evaluation, SearchResult, SearchStatus
+from rephaze.types.search import Evaluation, SearchResult, SearchStatus
 from rephaze.types.stopping import StoppedError
 
 NUM_FIRST = 4
@@ -178,7 +179,11 @@ class BoxSearch:
     def _result(self, is_complete: bool) -> SearchResult:
         state, best = self.state, self.state.incumbent
         left = [] if is_complete else state.open_boxes()
-        certificate = certify_boxes(self.settings, self.grid, self.count, state.evaluations, best, left)
+        bound = max(state.objective, state.unproven_bound) if is_complete else state.bound
+        is_proven = best is not None and is_complete and bound <= best.objective * (1 + 1e-12)
+        certificate = certify_boxes(
+            self.settings, self.grid, self.count, state.evaluations, best, left, is_proven=is_proven
+        )
         elapsed_s = self.clock.elapsed_s()
         if best is None:
             return SearchResult(
@@ -191,14 +196,9 @@ class BoxSearch:
                 area_um2=0.0,
                 plans=(),
                 certificate=certificate,
-                reason=self._why_nothing(is_complete, certificate),
+                reason=why_nothing_in_boxes(certificate, state.evaluations.values(), is_complete=is_complete),
                 search_s=elapsed_s,
             )
-        bound = max(state.objective, state.unproven_bound) if is_complete else state.bound
-        is_proven = is_complete and bound <= best.objective * (1 + 1e-12)
-        reasons = [] if is_complete else ["stopped before everything was settled"]
-        if not is_proven and certificate.num_unproven:
-            reasons.append(f"schedules not proven on {certificate.num_unproven:,} designs that might do better")
         return SearchResult(
             status=SearchStatus.OPTIMAL if is_proven else SearchStatus.FEASIBLE,
             objective=best.objective,
@@ -209,20 +209,8 @@ class BoxSearch:
             area_um2=self._area_um2(best.design),
             plans=best.plans,
             certificate=certificate,
-            reason="; ".join(reasons),
+            reason=why_unproven(
+                is_complete=is_complete, is_proven=is_proven, num_unproven=certificate.num_unproven or 0
+            ),
             search_s=elapsed_s,
         )
-
-    def _why_nothing(self, is_complete: bool, certificate: Certificate) -> str:
-        if not is_complete:
-            return "stopped before a plan was found"
-        points = certificate.num_dropped_by_bound
-        most = max(points, key=lambda name: points[name], default="")
-        if most and sum(points.values()) == certificate.num_designs:
-            part = points[most] / certificate.num_designs
-            whose = f"all break its {most}" if part == 1 else f"its {most} closes most of the grid, {part:.0%}"
-            return f"no design keeps to the limits of the space: {whose}"
-        reasons = {item.reason for item in self.state.evaluations.values() if item.reason}
-        why = "; ".join(sorted(reasons)) or "no plan fits the memory of any design"
-        part = points[most] / certificate.num_designs if most else 0.0
-        return f"{why} ({part:.0%} of the grid is closed by its {most})" if most else why

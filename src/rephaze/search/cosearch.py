@@ -16,7 +16,7 @@ from rephaze.hardware.space import enumerate_designs
 from rephaze.search.bounded_designs import BoundedDesigns
 from rephaze.search.box_evaluator import BoxEvaluator
 from rephaze.search.box_search import BoxSearch
-from rephaze.search.certificate import bound_table, certify, nothing_certified
+from rephaze.search.certificate import bound_table, certify, is_proven, nothing_certified
 from rephaze.search.design_search import dropped_design
 from rephaze.search.engine import FIRST_PART, EngineOutcome, EngineProgress, run_best_first
 from rephaze.search.evaluator import SpaceEvaluator
@@ -24,11 +24,12 @@ from rephaze.search.method import searches_boxes
 from rephaze.search.near_best import settle_near_best
 from rephaze.search.progress import BestShown, OnProgress, SearchClock, SearchProgress
 from rephaze.search.provenance import versions_of
+from rephaze.search.reasons import UNPREPARED, why_nothing_listed, why_unproven
 from rephaze.search.workers.base import Workers
 from rephaze.search.workers.start import start_workers
 from rephaze.store.opening import is_run
 from rephaze.store.run_store import RunStore
-from rephaze.types.search import Certificate, Evaluation, SearchResult, SearchSettings, SearchStatus
+from rephaze.types.search import Evaluation, SearchResult, SearchSettings, SearchStatus
 from rephaze.types.stopping import StoppedError, StopSignal
 
 Floats = NDArray[np.float64]
@@ -110,7 +111,7 @@ def _unprepared(settings: SearchSettings, folder: Path | None, resume: bool, beg
         area_um2=0.0,
         plans=(),
         certificate=nothing_certified(settings),
-        reason="stopped before the models were prepared",
+        reason=UNPREPARED,
         search_s=time.perf_counter() - began,
     )
     store = _open(folder, resume, settings)
@@ -250,37 +251,25 @@ class _Search:
                 area_um2=0.0,
                 plans=(),
                 certificate=certificate,
-                reason=_why_nothing(outcome, census.num_designs),
+                reason=why_nothing_listed(
+                    certificate, outcome.evaluations.values(), is_complete=outcome.is_complete
+                ),
                 search_s=self.clock.elapsed_s(),
             )
         gap = max(0.0, (outcome.bound - best.objective) / best.objective)
-        is_proven = outcome.is_complete and outcome.bound <= best.objective * (1 + 1e-12)
+        proven = is_proven(outcome)
         return SearchResult(
-            status=SearchStatus.OPTIMAL if is_proven else SearchStatus.FEASIBLE,
+            status=SearchStatus.OPTIMAL if proven else SearchStatus.FEASIBLE,
             objective=best.objective,
-            bound=best.objective if is_proven else outcome.bound,
-            gap=0.0 if is_proven else gap,
+            bound=best.objective if proven else outcome.bound,
+            gap=0.0 if proven else gap,
             design=best.design,
             chip=census.chips.chip(best.design),
             area_um2=float(census.area_um2_c[best.design]),
             plans=best.plans,
             certificate=certificate,
-            reason=_why_unproven(outcome, certificate, is_proven=is_proven),
+            reason=why_unproven(
+                is_complete=outcome.is_complete, is_proven=proven, num_unproven=certificate.num_unproven or 0
+            ),
             search_s=self.clock.elapsed_s(),
         )
-
-
-def _why_unproven(outcome: EngineOutcome, certificate: Certificate, *, is_proven: bool) -> str:
-    reasons = [] if outcome.is_complete else ["stopped before everything was settled"]
-    if not is_proven and certificate.num_unproven:
-        reasons.append(f"schedules not proven on {certificate.num_unproven:,} designs that might do better")
-    return "; ".join(reasons)
-
-
-def _why_nothing(outcome: EngineOutcome, num_designs: int) -> str:
-    if not num_designs:
-        return "no design keeps to the limits of the space"
-    if not outcome.is_complete:
-        return "stopped before a plan was found"
-    reasons = {item.reason for item in outcome.evaluations.values() if item.reason}
-    return "; ".join(sorted(reasons)) or "no plan fits the memory of any design"

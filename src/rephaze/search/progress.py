@@ -61,6 +61,8 @@ class BestShown:
 
     def __init__(self, steps: Sequence[Incumbent]) -> None:
         self._last = steps[-1] if steps else None
+        # A session comes by the answers of those before it once more.
+        self._seen = {step.design for step in steps}
 
     @property
     def objective(self) -> float:
@@ -73,10 +75,9 @@ class BestShown:
 
     def step(self, best: Evaluation | None, bound: float, elapsed_s: float) -> Incumbent | None:
         """What to record, if the answer is another one now, and no worse than what was shown before."""
-        if best is None or best.objective < self.objective:
+        if best is None or best.objective < self.objective or best.design in self._seen:
             return None
-        if self._last is not None and self._last.design == best.design:
-            return None
+        self._seen.add(best.design)
         bound = self.bound(bound)
         self._last = Incumbent(elapsed_s=elapsed_s, objective=best.objective, bound=bound, design=best.design)
         return self._last

@@ -156,24 +156,31 @@ def check_digests(connection: sqlite3.Connection) -> RecordedDigests:
 
 
 def _checked(connection: sqlite3.Connection) -> RecordedDigests:
-    row = connection.execute("SELECT digests_since, updated_at FROM run").fetchone()
-    since, updated_at = row if row is not None else ("", "")
+    row = connection.execute("SELECT digests_since, updated_at, created_at FROM run").fetchone()
+    since, updated_at, created_at = row if row is not None else ("", "", "")
+    is_own = since == created_at
     entries = connection.execute(
         f"SELECT id, recorded_at, table_name, num_rows, total, chain FROM {DIGESTS} ORDER BY id"  # noqa: S608
     ).fetchall()
     if since is None and not entries:
         return RecordedDigests(since=None, num_digests=0, last="", wrong=())
     wrong: list[str] = []
-    before, last_of, recorded_at = "", {}, ""
+    before, recorded_at = "", ""
+    last_of: dict[Any, tuple[Any, Any]] = {}
+    written_at: dict[Any, Any] = {}
     for expected, (*entry, chain) in enumerate(entries, start=1):
         number, recorded_at, table, num_rows, total = entry
         if number != expected or chained(before, entry) != chain:
             wrong.append(f"digest {expected} does not follow from what is before it")
             break
-        before, last_of[table] = chain, (num_rows, total)
+        before, last_of[table], written_at[table] = chain, (num_rows, total), recorded_at
     else:
         if recorded_at != updated_at:
             wrong.append(f"run: last written {updated_at!r}, by the digests {recorded_at!r}")
+        answered = connection.execute("SELECT recorded_at FROM result").fetchone()
+        # The first digests of an older run are later than its answer.
+        if answered is not None and answered[0] != written_at.get("result") and is_own:
+            wrong.append(f"result: recorded {answered[0]!r}, by the digests {written_at.get('result')!r}")
         wrong += _wrong_tables(connection, last_of)
     if since is None:
         wrong.append("run: digests are there, but it says that it has none")

@@ -100,6 +100,12 @@ class RunReader:
                 for started_at, versions, digest, elapsed_s in rows
             )
 
+    def num_sessions_noted(self) -> int | None:
+        """How many sessions the run counted; None in runs of older versions."""
+        with self._reading():
+            row = self._connection.execute("SELECT num_sessions FROM run").fetchone()
+            return None if row is None or row[0] is None else _typed(int, row[0])
+
     def clock_s(self) -> float:
         """What the run's clock showed when it was last written to: seconds of search over all sessions."""
         with self._reading():
@@ -123,10 +129,14 @@ class RunReader:
                 "rephaze verify says what still holds; take a copy from before, or start again in a new folder"
             )
 
-    def check_whole(self) -> None:
-        """Raise ``RunError`` if the file or a row of it is damaged: what is told of it would be wrong."""
+    def check_file(self) -> None:
+        """Raise ``RunError`` if the file's structure is damaged."""
         with self._reading():
             check_pages(self._connection, self.folder)
+
+    def check_whole(self) -> None:
+        """Raise ``RunError`` if the file or a row of it is damaged: what is told of it would be wrong."""
+        self.check_file()
         self.check_rows()
 
     def designs(self) -> tuple[ChipTable, FloatColumn] | None:
@@ -157,6 +167,12 @@ class RunReader:
                 bound_c=np.array([_typed(float, row[1]) for row in rows], dtype=np.float64),
                 removed_by_c=np.array([position[row[2]] for row in rows], dtype=np.int16),
             )
+
+    def bound_names(self) -> tuple[str, ...]:
+        """Names of bounds and limits, in the order they were first recorded."""
+        with self._reading():
+            rows = self._connection.execute("SELECT name FROM bound_names ORDER BY id").fetchall()
+            return tuple(_typed(str, name) for (name,) in rows)
 
     def bounded_models(self) -> tuple[str | None, ...]:
         """What bounds are recorded for: ``None`` (the objective over all models) first, then by model."""

@@ -46,6 +46,8 @@ class RunStore(RunReader):
         self._lock = lock
         self._watch: RowWatch | None = None
         self._session: int | None = None
+        self._now = ""
+        """When the transaction at hand began."""
         self._elapsed_s: Callable[[], float] | None = None
 
     @classmethod
@@ -157,29 +159,29 @@ class RunStore(RunReader):
         make_writable(self._connection, self.folder)
         with self._transaction("begin the run") as connection:
             migrate(connection)
-            now = _now()
+            now = self._now
             connection.execute(
                 "INSERT INTO run (id, settings, versions, created_at, updated_at, num_sessions) "
                 "VALUES (1, ?, ?, ?, ?, 0)",
                 (canonical_text(to_json(settings)), canonical_text(to_json(versions)), now, now),
             )
-            self._watch_rows(now)
-            self._add_session(settings, versions, now)
+            self._watch_rows()
+            self._add_session(settings, versions)
 
-    def _watch_rows(self, now: str | None = None) -> None:
+    def _watch_rows(self) -> None:
         """Keep the chain of digests from now on; of a run without one it begins with the rows it has."""
         self._watch = RowWatch(self._connection)
         self._connection.execute(
             "UPDATE run SET digests_since = ?, num_sessions = (SELECT count(*) FROM sessions) "
             "WHERE digests_since IS NULL",
-            (now or _now(),),
+            (self._now,),
         )
 
-    def _add_session(self, settings: SearchSettings, versions: RunVersions, now: str | None = None) -> None:
+    def _add_session(self, settings: SearchSettings, versions: RunVersions) -> None:
         cursor = self._connection.execute(
             "INSERT INTO sessions (started_at, pid, versions, settings_digest, elapsed_s) VALUES (?, ?, ?, ?, ?)",
             (
-                now or _now(),
+                self._now,
                 os.getpid(),
                 canonical_text(to_json(versions)),
                 settings_digest(settings),
@@ -210,9 +212,9 @@ class RunStore(RunReader):
     def _transaction(self, doing: str) -> Iterator[sqlite3.Connection]:
         with reported(self.folder, doing):
             self._connection.execute("BEGIN IMMEDIATE")
+            now = self._now = _now()
             try:
                 yield self._connection
-                now = _now()
                 self._connection.execute("UPDATE run SET updated_at = ?", (now,))
                 if self._elapsed_s is not None:
                     self._note_time(self._elapsed_s())
@@ -356,7 +358,7 @@ class RunStore(RunReader):
                 connection.execute(
                     "INSERT OR REPLACE INTO result (id, status, objective, bound, result, recorded_at) "
                     "VALUES (1, ?, ?, ?, ?, ?)",
-                    (*row, _now()),
+                    (*row, self._now),
                 )
                 # The very number the answer shows.
                 self._note_time(result.search_s)
