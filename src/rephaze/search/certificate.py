@@ -146,10 +146,12 @@ def bound_table(evaluator: SpaceEvaluator, outcome: EngineOutcome, coarse_d: Flo
     """For the run store: which bound dropped each design and its value; of the others the last bound."""
     removed_by_d = _account(evaluator, outcome, coarse_d).removed_by_d
     bound_d = coarse_d.copy()
-    for finer in (outcome.refined, outcome.unsettled):
-        for design, bound in finer.items():
-            if removed_by_d[design] != BOUNDS.index(DEVICE_TIME):
-                bound_d[design] = bound
+    for design, bound in outcome.refined.items():
+        if removed_by_d[design] != BOUNDS.index(DEVICE_TIME):
+            bound_d[design] = bound
+    for design, bound in outcome.unsettled.items():
+        if removed_by_d[design] == NOT_REMOVED:
+            bound_d[design] = bound
     for design, item in outcome.evaluations.items():
         bound_d[design] = item.bound
     return BoundTable(

@@ -26,7 +26,8 @@ class RunLife:
     @property
     def has_digests(self) -> bool:
         """Whether the version that made the run wrote all that this one does."""
-        return self.digests.since == self.info.created_at
+        is_noted = bool(self.sessions) and self.sessions[0].settings_digest is not None
+        return is_noted or self.digests.since == self.info.created_at
 
 
 def read_life(store: RunReader) -> RunLife:
@@ -88,6 +89,8 @@ def wrong_sessions(life: RunLife, num_noted: int | None, result: SearchResult) -
         yield f"{len(sessions)} sessions recorded, the run counted {num_noted}"
     if sessions[0].started_at != info.created_at and life.has_digests:
         yield f"made {info.created_at}, the first session began {sessions[0].started_at}"
+    if life.has_digests and life.digests.since != info.created_at:
+        yield f"made {info.created_at}, with digests since {life.digests.since}"
     starts = [one.started_at for one in sessions]
     if sorted(starts) != starts or starts[-1] > info.updated_at:
         yield "sessions do not follow each other"

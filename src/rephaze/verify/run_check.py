@@ -72,29 +72,28 @@ def verify_run(
     """
     if sample < 0:
         raise SpecError("sample", sample, "must be at least 0")
+    return list(each_check(folder, sample, digest, on_progress))
+
+
+def each_check(
+    folder: Path, sample: int, digest: str | None, on_progress: Callable[[str], None]
+) -> Iterator[Check]:
+    """As ``verify_run``, one check after the other."""
     with RunStore.read(folder) as store:
         on_progress("digests")
         store.check_file()
         records = _Records.of(store)
     life = records.life
-    found = [
-        checked(
-            "digests", life.digests.num_digests, wrong_digests(life.digests, digest), digests_said(life.digests)
-        ),
-        checked("settings", len(life.sessions), wrong_settings(life), "as every session was given them"),
-    ]
+    yield checked(
+        "digests", life.digests.num_digests, wrong_digests(life.digests, digest), digests_said(life.digests)
+    )
+    yield checked("settings", len(life.sessions), wrong_settings(life), "as every session was given them")
     on_progress("models and design space")
     try:
-        check = _RunCheck(records, make_evaluator(life.info.settings))
-    except (RephazeError, OSError, *UNDERIVABLE) as error:
+        yield from _RunCheck(records, make_evaluator(life.info.settings)).checks(sample, on_progress)
+    except (RephazeError, OSError, *UNDERIVABLE) as error:  # the record is at fault, wherever that shows
         said = str(error) if isinstance(error, RephazeError | OSError) else underivable(error)
-        return [*found, checked("models and design space", 1, [" ".join(said.split())], "")]
-    try:
-        found.extend(check.checks(sample, on_progress))
-    except (RephazeError, *UNDERIVABLE) as error:  # between two checks: the record is at fault all the same
-        said = str(error) if isinstance(error, RephazeError) else underivable(error)
-        found.append(checked("the rest", 0, [" ".join(said.split())], ""))
-    return found
+        yield checked("what is left", 0, [" ".join(said.split())], "")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
