@@ -1,4 +1,4 @@
-"""``python -m tests.soak --minutes 60 --seed N``: searches disturbed until time is up; exit code 1 at a difference."""
+"""``python -m tests.soak --minutes 60 --seed N``: disturbs searches; exit code 1 if one differs for it."""
 
 import argparse
 import random

@@ -1,4 +1,4 @@
-"""What of ``verify`` catches a tampered run; what depends on settings and chips alone is derived once for all runs."""
+"""What of ``verify`` catches a tampered run; what settings and chips alone decide is derived once for all runs."""
 
 import shutil
 from contextlib import contextmanager
@@ -86,7 +86,7 @@ def copied(run: Path, folder: Path) -> Path:
 
 
 def outcomes(run: Path, tampering, folder: Path) -> tuple[str, str] | None:
-    """What catches a change with the digests left alone, and with the chain recomputed; None if it cannot be made."""
+    """What catches a change, digests left alone and chain recomputed; None if it cannot be made."""
     if not tampering.apply(copied(run, folder)):
         return None
     alone = caught_by(folder)
