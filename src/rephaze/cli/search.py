@@ -67,6 +67,15 @@ def search(
     ] = None,
     global_batch: Annotated[int | None, typer.Option(help="Samples in a batch.")] = None,
     area_limit_mm2: Annotated[float | None, typer.Option(help="Largest chip, in mm².")] = None,
+    budget_watts: Annotated[
+        float | None, typer.Option(help="Most the whole cluster may draw, building included.", metavar="W")
+    ] = None,
+    budget_usd: Annotated[
+        float | None, typer.Option(help="Most it may cost to make and join.", metavar="USD")
+    ] = None,
+    budget_mm2: Annotated[
+        float | None, typer.Option(help="Most silicon its chips may have together.", metavar="MM2")
+    ] = None,
     time_limit: Annotated[
         float | None, typer.Option(help="Seconds; then the incumbent and its gap.", metavar="S")
     ] = None,
@@ -95,10 +104,14 @@ def search(
 ) -> None:
     """Find the chip and the plan of each model that give the highest throughput, and prove it.
 
+    With a budget the number of chips is chosen too, unless --devices or the run file says it; a run file's [system]
+    lists clocks, HBM, links, nodes and numbers of chips to choose from.
+
     Ctrl-C ends the search with the best found so far and an honest gap; a run recorded with --out goes on with
     --resume, also after a crash. Exit code 3: proven that nothing fits; 4: stopped before a plan was found.
 
-    Examples:  rephaze search gpt2-xl   |   rephaze search gpt2-xl bert-large --scenario paper --out run1
+    Examples:  rephaze search gpt2-xl   |   rephaze search gpt2-xl bert-large --scenario paper --out run1   |
+    rephaze search llama3-70b --budget-watts 2e6
     """
     from rephaze.api.exploring import explore
 
@@ -112,7 +125,8 @@ def search(
                 config=config,
                 changes=_changes(
                     objective, aggregate, devices, global_batch, area_limit_mm2, exhaustive, family, method
-                ),
+                )
+                | budget_changes(budget_watts, budget_usd, budget_mm2),
                 store=out,
                 resume=resume,
                 num_workers=workers,
@@ -157,6 +171,15 @@ def _changes(
         "space": {} if area_limit_mm2 is None else {"area_limit_um2": area_limit_mm2 * UM2_PER_MM2},
         **({} if family is None else {"plans": {"family": family}}),
     }
+
+
+def budget_changes(
+    watts: float | None, usd: float | None, silicon_mm2: float | None
+) -> dict[str, dict[str, Any]]:
+    """The budget of options, if any is given."""
+    given = {"power_w": watts, "usd": usd, "silicon_mm2": silicon_mm2}
+    limits = {name: limit for name, limit in given.items() if limit is not None}
+    return {"budget": limits} if limits else {}
 
 
 @contextmanager
@@ -222,6 +245,7 @@ def _record(result: SearchResult) -> dict[str, Any]:
         "gap": result.gap if result.chip else None,
         "chip": asdict(result.chip) if result.chip else None,
         "area_um2": result.area_um2,
+        "system": None if result.system is None else asdict(result.system),
         "plans": [asdict(plan) for plan in result.plans],
         "num_designs": certificate["num_designs"],
         "num_solved_exactly": certificate["num_solved_exactly"],
@@ -251,6 +275,9 @@ def _print(result: Exploration, out: Path | None) -> None:
     if result.reason:
         stdout.print(f"[yellow]not proven:[/] {result.reason}", highlight=False)
     stdout.print(f"[bold]chip[/]  {chip_sentence(result.chip, result.area_um2)}", highlight=False)
+    if result.system is not None:
+        stdout.print(f"[bold]system[/]  {result.system.in_words}", highlight=False)
+        stdout.print(f"[bold]takes[/]  {result.system.bill_in_words}", highlight=False)
     content = plan_table(result.plans)
     stdout.print(filled(bare_table(), content, no_wrap=frozenset(content.headings), shown=_NARROW))
     stdout.print(f"[bold]certificate[/]  {certificate_sentence(result.certificate)}", highlight=False)
