@@ -173,9 +173,7 @@ def _changes(
     }
 
 
-def budget_changes(
-    watts: float | None, usd: float | None, silicon_mm2: float | None
-) -> dict[str, dict[str, Any]]:
+def budget_changes(watts: float | None, usd: float | None, silicon_mm2: float | None) -> dict[str, dict[str, Any]]:
     """The budget of options, if any is given."""
     given = {"power_w": watts, "usd": usd, "silicon_mm2": silicon_mm2}
     limits = {name: limit for name, limit in given.items() if limit is not None}

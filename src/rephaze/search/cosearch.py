@@ -23,6 +23,7 @@ from rephaze.search.method import searches_boxes
 from rephaze.search.near_best import settle_near_best
 from rephaze.search.progress import OnProgress, SearchClock, SearchProgress
 from rephaze.search.provenance import versions_of
+from rephaze.search.systems import listed_systems
 from rephaze.search.workers.base import Workers, make_evaluator
 from rephaze.search.workers.start import start_workers
 from rephaze.store.opening import is_run
@@ -83,6 +84,8 @@ def run_search(
     try:
         if store is not None and isinstance(evaluator, SpaceEvaluator):
             store.record_designs(evaluator.census.chips, evaluator.census.area_um2_c)
+        if store is not None and settings.has_systems:
+            store.record_systems(listed_systems(settings))
         workers = start_workers(settings, evaluator, num_workers, dask, stop)
         try:
             clock = SearchClock(began, stop, on_progress)

@@ -8,7 +8,7 @@ from rephaze.hardware.grid import DesignGrid
 from rephaze.hardware.system import billed_scenario
 from rephaze.hardware.system_grid import AnyGrid, SystemGrid
 from rephaze.types.search import SearchSettings
-from rephaze.types.system import ClusterBudget, SystemSpace
+from rephaze.types.system import ClusterBudget, ListedSystem, SystemSpace
 
 
 def system_settings(settings: SearchSettings) -> tuple[SearchSettings, ...]:
@@ -22,6 +22,28 @@ def system_settings(settings: SearchSettings) -> tuple[SearchSettings, ...]:
         )
         for choice in settings.systems.choices()
     )
+
+
+def listed_systems(settings: SearchSettings) -> tuple[ListedSystem, ...]:
+    """The systems of a search by number; none where the scenario's is given."""
+    if not settings.has_systems:
+        return ()
+    found = []
+    for one in system_settings(settings):
+        system = one.scenario.space.system
+        assert system is not None
+        found.append(
+            ListedSystem(
+                clock_hz=one.scenario.space.template.clock_hz,
+                hbm=system.hbm.generation,
+                hbm_layers=system.hbm.num_layers,
+                num_inside_links=system.num_inside_links,
+                num_outside_links=system.num_outside_links,
+                node_size=system.node_size,
+                num_chips=system.num_chips,
+            )
+        )
+    return tuple(found)
 
 
 def grid_of(settings: SearchSettings) -> AnyGrid:

@@ -121,6 +121,20 @@ class BilledSystem:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class ListedSystem:
+    """One of the systems of a search, as runs record it."""
+
+    clock_hz: float
+    hbm: str
+    """Generation of its stacks."""
+    hbm_layers: int
+    num_inside_links: float
+    num_outside_links: float
+    node_size: int
+    num_chips: int
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class ChosenSystem:
     """The system of an answer, and what its cluster takes."""
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import fields
+from itertools import zip_longest
 from pathlib import Path
 
 from rephaze.errors import RunError, SpecError
@@ -20,11 +21,13 @@ from rephaze.search.box_bounds import corner_valuation
 from rephaze.search.evaluator import Preparation, SpaceEvaluator
 from rephaze.search.provenance import graph_digests
 from rephaze.search.system_evaluator import AnyBoxEvaluator, SystemEvaluator
+from rephaze.search.systems import listed_systems
 from rephaze.search.workers.base import make_evaluator
 from rephaze.store.run_store import RunStore
 from rephaze.types.chip import Chip, chip_table
 from rephaze.types.run_record import RunInfo
 from rephaze.types.search import Evaluation, ModelPlan, Objective, SearchResult, SearchStatus
+from rephaze.types.system import ListedSystem
 from rephaze.types.verification import Check
 from rephaze.verify.box_check import CoverCheck
 from rephaze.verify.dropped import DroppedDesigns
@@ -54,7 +57,7 @@ def verify_run(
         numbers = store.design_numbers()
         evaluations = {item.design: item for item in store.evaluations()}
         table = store.bounds()
-        closed, still_open = store.closed_boxes(), store.open_boxes()
+        closed, still_open, systems = store.closed_boxes(), store.open_boxes(), store.systems()
     if result is None:
         raise RunError(f"{folder}: has no answer yet; finish it with rephaze search --out {folder} --resume")
     on_progress("models and design space")
@@ -67,6 +70,10 @@ def verify_run(
         checked("design space", len(numbers), designs.wrong_records(stored, numbers, evaluations), designs.fine),
         checked("answer", len(evaluations), check.wrong_answer(), f"{result.status}, {result.objective:.6g}"),
     ]
+    if info.settings.has_systems:
+        listed = listed_systems(info.settings)
+        wrong = (f"system {at} is not that of the settings" for at in _differing(systems, listed))
+        found.append(checked("systems", len(listed), wrong, "those of the settings"))
     if result.chip is not None:
         found.append(checked("area", 1, check.wrong_area(), f"{result.area_um2:,.0f} um2"))
         if info.settings.has_systems:
@@ -81,6 +88,12 @@ def verify_run(
         return [*found, *cover.checks(sample, on_progress)]
     on_progress("bounds of all designs")
     return [*found, *DroppedDesigns(evaluator, result, evaluations, table).checks(sample, on_progress)]
+
+
+def _differing(recorded: Sequence[ListedSystem], listed: Sequence[ListedSystem]) -> list[int]:
+    """Numbers of systems that are recorded otherwise than they are, or not at all."""
+    pairs = zip_longest(recorded, listed)
+    return [number for number, (said, meant) in enumerate(pairs) if said != meant]
 
 
 def _of_answer(evaluator: SpaceEvaluator | AnyBoxEvaluator, result: SearchResult) -> Preparation:
