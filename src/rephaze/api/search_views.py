@@ -152,7 +152,7 @@ def _answer_cells(result: SearchResult, gain: str) -> tuple[str, ...]:
         f"{result.objective:,.5g}",
         gain,
         f"{result.area_um2 / UM2_PER_MM2:,.1f}",
-        chip.in_words,
+        chip.in_words if result.system is None else f"{result.system.num_chips:,} of {chip.in_words}",
         *(
             ",".join(str(getattr(plan, name)) for plan in result.plans)
             for name in ("tp", "pp", "dp", "microbatch")

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.text import Text
 
+from rephaze.cli.budget_options import BudgetMm2, BudgetUsd, BudgetWatts, budget_changes
 from rephaze.cli.output import ExitCode, JsonOption, print_json, stderr, stdout, step_status
 from rephaze.cli.tables import bare_table, filled
 from rephaze.errors import RephazeError
@@ -67,15 +68,9 @@ def search(
     ] = None,
     global_batch: Annotated[int | None, typer.Option(help="Samples in a batch.")] = None,
     area_limit_mm2: Annotated[float | None, typer.Option(help="Largest chip, in mm².")] = None,
-    budget_watts: Annotated[
-        float | None, typer.Option(help="Most the whole cluster may draw, building included.", metavar="W")
-    ] = None,
-    budget_usd: Annotated[
-        float | None, typer.Option(help="Most it may cost to make and join.", metavar="USD")
-    ] = None,
-    budget_mm2: Annotated[
-        float | None, typer.Option(help="Most silicon its chips may have together.", metavar="MM2")
-    ] = None,
+    budget_watts: BudgetWatts = None,
+    budget_usd: BudgetUsd = None,
+    budget_mm2: BudgetMm2 = None,
     time_limit: Annotated[
         float | None, typer.Option(help="Seconds; then the incumbent and its gap.", metavar="S")
     ] = None,
@@ -171,13 +166,6 @@ def _changes(
         "space": {} if area_limit_mm2 is None else {"area_limit_um2": area_limit_mm2 * UM2_PER_MM2},
         **({} if family is None else {"plans": {"family": family}}),
     }
-
-
-def budget_changes(watts: float | None, usd: float | None, silicon_mm2: float | None) -> dict[str, dict[str, Any]]:
-    """The budget of options, if any is given."""
-    given = {"power_w": watts, "usd": usd, "silicon_mm2": silicon_mm2}
-    limits = {name: limit for name, limit in given.items() if limit is not None}
-    return {"budget": limits} if limits else {}
 
 
 @contextmanager
