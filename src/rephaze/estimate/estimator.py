@@ -101,6 +101,7 @@ class Estimator:
         self._one_core: GemmColumns = GemmColumns(self.rates, one, model, self.memo, wide_one)
         self._all_cores: GemmColumns = GemmColumns(self.rates, chips.num_tensor_cores, model, self.memo, wide_all)
         self._costs: dict[tuple[object, ...], OpCost] = {}
+        self._in_modes: dict[tuple[object, ...], OpBound] = {}
         self._least: dict[tuple[tuple[object, ...], bool], OpBound] = {}
         self._fastest: dict[tuple[tuple[object, ...], bool], Ints] = {}
 
@@ -132,6 +133,19 @@ class Estimator:
                 bool(moved.buffer_bytes_c[0] > 0),
             )
         return self._least[at]
+
+    def in_modes(self, op: OpAt) -> OpBound:
+        """Cycles that one operator takes in each mode, products mapped in all of them, as in ``modes``."""
+        if op.key not in self._in_modes:
+            costs = [one._cost(op) for one in self._by_share]
+            both = [mode for cost in costs for mode in (cost.one_core, cost.all_cores)]
+            cycles_mc = np.stack([mode.cycles_c for mode in both])
+            self._in_modes[op.key] = OpBound(
+                self._whole_ticks(whole_cycles(cycles_mc)),
+                any(bool(mode.hbm_bytes_c[0] > 0) for mode in both[:2]),
+                any(bool(mode.buffer_bytes_c[0] > 0) for mode in both[:2]),
+            )
+        return self._in_modes[op.key]
 
     def fastest(self, op: OpAt, *, is_mapped: bool = False) -> Ints:
         """Cycles that one operator takes at least on each chip, in whatever mode; as ``least``."""

@@ -164,6 +164,10 @@ class ModelWork:
         """What the passes of one of ``classes`` have in common, in all their forms."""
         return self._forms.common_pass(self.classes[k].pairs, kind, direction)
 
+    def schedulable_passes(self, k: int, kind: int, direction: int) -> tuple[CommonPass, ...]:
+        """Passes of which no pass of one of ``classes``, in whatever form, has a shorter schedule than the shortest."""
+        return self._forms.schedulable_passes(self.classes[k].pairs, kind, direction)
+
     @cached_property
     def class_of_u(self) -> NDArray[np.intp]:
         """The class of each unit."""
