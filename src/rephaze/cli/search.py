@@ -99,8 +99,8 @@ def search(
 ) -> None:
     """Find the chip and the plan of each model that give the highest throughput, and prove it.
 
-    With a budget the number of chips is chosen too, unless --devices or the run file says it; a run file's [system]
-    lists clocks, HBM, links, nodes and numbers of chips to choose from.
+    With a budget the number of chips is chosen too, unless --devices or the run file says it; a run file's
+    [system] lists clocks, HBM, links, nodes and numbers of chips to choose from.
 
     Ctrl-C ends the search with the best found so far and an honest gap; a run recorded with --out goes on with
     --resume, also after a crash. Exit code 3: proven that nothing fits; 4: stopped before a plan was found.
