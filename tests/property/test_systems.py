@@ -11,7 +11,9 @@ from rephaze.hardware.grid import BUDGETS, LIMITS
 from rephaze.hardware.system import resolved_system, system_chip
 from rephaze.hardware.system_chips import same_system
 from rephaze.search.cosearch import run_search
+from rephaze.search.provenance import versions_of
 from rephaze.search.systems import grid_of, system_settings
+from rephaze.store.run_store import RunStore
 from rephaze.types.boxes import SOLVED
 from rephaze.types.chip import chip_table
 from rephaze.types.search import Aggregate, Objective, SearchStatus
@@ -117,13 +119,20 @@ def test_no_design_solved_slowly_is_above_the_bound_of_its_box(seed, objective, 
 
 
 def test_a_run_verifies_and_a_changed_one_does_not(tmp_path):
-    settings = drawn(3, most_points=6)
+    settings = drawn(7, most_points=6)
     with slow_start():
         found = recorded(settings, tmp_path / "run")
+    assert found.result.system is not None
     assert {box.closed_by for box in found.closed} - {SOLVED}
     checks = {check.name: check for check in verify_run(tmp_path / "run", sample=2)}
     assert all(check.passed for check in checks.values()), checks
     assert {"system", "systems", "cover"} <= set(checks)
+    better = replace(found.result.system, num_chips=found.result.system.num_chips + 1)
+    with RunStore.resume(tmp_path / "run", settings, versions_of(settings)) as store:
+        store.record_result(replace(found.result, system=better))
+    (system,) = (check for check in verify_run(tmp_path / "run", sample=0) if check.name == "system")
+    assert not system.passed
+    assert "num_chips" in str(system)
 
 
 def test_resumed_and_in_pieces_the_answer_is_the_same(tmp_path):

@@ -50,7 +50,8 @@ def explore(
         models: Names of ``list_models``, or graph files.
         scenario: ``default``, ``coarse``, ``paper`` or a scenario file.
         config: A run file; the arguments come on top of it.
-        changes: Single fields by section: ``space``, ``cluster``, ``training``, ``search``, ``system``, ``budget``.
+        changes: Single fields by section (``space``, ``cluster``, ``training``, ``search``, ``system``,
+            ``budget``).
         store: Folder to record the run in, for ``open_run``.
         resume: Go on with the run in ``store``.
         num_workers: Processes on this machine.
