@@ -49,7 +49,11 @@ def space_energy(chips: ChipTable, space: DesignSpace) -> AccessEnergy:
 
 
 def space_power_w(chips: ChipTable, space: DesignSpace) -> Floats:
-    """What counts under the space's power limit: the most a chip can draw, which no operator passes."""
+    """What counts under the space's power limit.
+
+    With a system the most a chip can draw, which no operator passes; else full use, a sum over parts of a chip by
+    which spaces are counted without listing them (docs/hardware.md).
+    """
     if space.system is None:
         return full_power(chips, space.area_model).total_w_c
     columns = _columns(space.system, len(chips))

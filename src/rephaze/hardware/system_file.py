@@ -104,7 +104,7 @@ def only_system(space: SystemSpace, source: str = "") -> SystemChoice:
         values = getattr(space, field.name)
         if len(values) > 1:
             name = f"{source}: system.{field.name}" if source else f"system.{field.name}"
-            rule = f"has {len(values)} values, and a search over systems is not there yet"
+            rule = f"has {len(values)} values, and this is of one system; rephaze search chooses among several"
             fix = "give hbm and hbm_layers one value each" if field.name == "hbm" else "give one value"
             raise SpecError(name, [str(one) if isinstance(one, HbmChoice) else one for one in values], rule, fix)
     [choice] = space.choices()

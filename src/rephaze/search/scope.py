@@ -17,6 +17,8 @@ def search_scope(settings: SearchSettings) -> str:
     """The limits a design had to keep to, and the systems it could have, in words."""
     parts = [designs_scope(settings.scenario.space)]
     if settings.has_systems:
+        if np.isfinite(settings.scenario.space.power_limit_w):
+            parts.append("power of a chip the most it can draw")
         budget, systems = settings.budget, settings.systems
         limits = (
             (budget.silicon_mm2, f"dies of the cluster up to {budget.silicon_mm2:,.0f} mm²"),
