@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.text import Text
 
+from rephaze.cli.budget_options import BudgetMm2, BudgetUsd, BudgetWatts, budget_changes
 from rephaze.cli.output import ExitCode, JsonOption, print_json, stderr, stdout, step_status
 from rephaze.cli.tables import bare_table, filled
 from rephaze.errors import RephazeError
@@ -67,6 +68,9 @@ def search(
     ] = None,
     global_batch: Annotated[int | None, typer.Option(help="Samples in a batch.")] = None,
     area_limit_mm2: Annotated[float | None, typer.Option(help="Largest chip, in mm².")] = None,
+    budget_watts: BudgetWatts = None,
+    budget_usd: BudgetUsd = None,
+    budget_mm2: BudgetMm2 = None,
     time_limit: Annotated[
         float | None, typer.Option(help="Seconds; then the incumbent and its gap.", metavar="S")
     ] = None,
@@ -95,10 +99,14 @@ def search(
 ) -> None:
     """Find the chip and the plan of each model that give the highest throughput, and prove it.
 
+    With a budget the number of chips is chosen too, unless --devices or the run file says it; a run file's
+    [system] lists clocks, HBM, links, nodes and numbers of chips to choose from.
+
     Ctrl-C ends the search with the best found so far and an honest gap; a run recorded with --out goes on with
     --resume, also after a crash. Exit code 3: proven that nothing fits; 4: stopped before a plan was found.
 
-    Examples:  rephaze search gpt2-xl   |   rephaze search gpt2-xl bert-large --scenario paper --out run1
+    Examples:  rephaze search gpt2-xl   |   rephaze search gpt2-xl bert-large --scenario paper --out run1   |
+    rephaze search llama3-70b --budget-watts 2e6
     """
     from rephaze.api.exploring import explore
 
@@ -112,7 +120,8 @@ def search(
                 config=config,
                 changes=_changes(
                     objective, aggregate, devices, global_batch, area_limit_mm2, exhaustive, family, method
-                ),
+                )
+                | budget_changes(budget_watts, budget_usd, budget_mm2),
                 store=out,
                 resume=resume,
                 num_workers=workers,
@@ -222,6 +231,7 @@ def _record(result: SearchResult) -> dict[str, Any]:
         "gap": result.gap if result.chip else None,
         "chip": asdict(result.chip) if result.chip else None,
         "area_um2": result.area_um2,
+        "system": None if result.system is None else asdict(result.system),
         "plans": [asdict(plan) for plan in result.plans],
         "num_designs": certificate["num_designs"],
         "num_solved_exactly": certificate["num_solved_exactly"],
@@ -251,6 +261,9 @@ def _print(result: Exploration, out: Path | None) -> None:
     if result.reason:
         stdout.print(f"[yellow]not proven:[/] {result.reason}", highlight=False)
     stdout.print(f"[bold]chip[/]  {chip_sentence(result.chip, result.area_um2)}", highlight=False)
+    if result.system is not None:
+        stdout.print(f"[bold]system[/]  {result.system.in_words}", highlight=False)
+        stdout.print(f"[bold]takes[/]  {result.system.bill_in_words}", highlight=False)
     content = plan_table(result.plans)
     stdout.print(filled(bare_table(), content, no_wrap=frozenset(content.headings), shown=_NARROW))
     stdout.print(f"[bold]certificate[/]  {certificate_sentence(result.certificate)}", highlight=False)

@@ -13,7 +13,7 @@ from rephaze.estimate.estimate_model import named_estimate_model
 from rephaze.estimate.estimator import Estimator
 from rephaze.estimate.gemm_costs import GemmMemo
 from rephaze.estimate.op_at import OpAt
-from rephaze.hardware.energy import access_energy
+from rephaze.hardware.space_terms import space_energy
 from rephaze.measure.cut_forms import CutForm
 from rephaze.measure.full_planner import FullPlanner
 from rephaze.measure.layer_bounds import FinerBounds, ModelBounds, is_for_later, layer_bounds, unit_times
@@ -73,7 +73,7 @@ class ChipSolver:
     Args:
         chip: The chip.
         scenario: Models of cost and rules.
-        energy: The chip's energies; by default those of the scenario's area model.
+        energy: The chip's energies; by default those of the scenario's space.
         memos: Shared among chips.
         schedule_work: For one layer's schedule (``schedule.solve.schedule_layer``); past it a bound remains.
         stop: Ends any of the work below with ``StoppedError``.
@@ -91,7 +91,7 @@ class ChipSolver:
     ) -> None:
         self.chip, self.stop = chip, stop
         self.table: ChipTable = chip_table([chip])
-        self.energy = energy or access_energy(self.table, scenario.space.area_model)
+        self.energy = energy or space_energy(self.table, scenario.space)
         self.model = named_estimate_model(scenario.estimate_model)
         self.exclusion = scenario.all_cores_excludes
         self._memos, self._schedule_work = memos or Memos(), schedule_work

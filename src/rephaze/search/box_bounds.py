@@ -15,9 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rephaze.estimate.estimator import Estimator
-from rephaze.hardware.area import chip_area
-from rephaze.hardware.energy import access_energy
 from rephaze.hardware.grid import LIMITS, Boxes, DesignGrid
+from rephaze.hardware.space_terms import space_area, space_energy
 from rephaze.measure.best_plan import STAGE_NAMES, Stage
 from rephaze.measure.layer_bounds import ModelBounds
 from rephaze.measure.model_work import Memory, ModelWork
@@ -184,7 +183,7 @@ class BoxBounding:
                 # What could not reach an earlier goal keeps the time it has: a bound must hold for it too.
                 batch_s_uc[:, c] = known[m].others_s
                 batch_s_uc[list(known[m].unit_u), c] = known[m].batch_s_u
-        energy = access_energy(self._chips, self._scenario.space.area_model)
+        energy = space_energy(self._chips, self._scenario.space)
 
         def estimator_of(columns: NDArray[np.intp]) -> Estimator:
             own = AccessEnergy(**{item.name: getattr(energy, item.name)[columns] for item in fields(energy)})
@@ -215,9 +214,9 @@ class BoxBounding:
 
 def corner_valuation(models: Preparation, small: ChipTable) -> Valuation:
     """What plans in boxes are worth at most: by the area, price and idle power of the small corners."""
-    area_model = models.settings.scenario.space.area_model
-    area_um2_c = chip_area(small, area_model).total_um2_c
-    return Valuation(models.settings, small, area_um2_c, access_energy(small, area_model), models.model)
+    space = models.settings.scenario.space
+    area_um2_c = space_area(small, space).total_um2_c
+    return Valuation(models.settings, small, area_um2_c, space_energy(small, space), models.model)
 
 
 def corner_memories(chips: ChipTable) -> list[Memory]:

@@ -12,9 +12,9 @@ from itertools import accumulate
 from typing import Protocol
 
 from rephaze.measure.layer_bounds import ModelBounds
-from rephaze.search.box_evaluator import BoxEvaluator
 from rephaze.search.evaluator import SpaceEvaluator
 from rephaze.search.method import searches_boxes
+from rephaze.search.system_evaluator import AnyBoxEvaluator, box_evaluator
 from rephaze.types.boxes import Expansion, Goal, OpenBox
 from rephaze.types.search import Evaluation, SearchSettings, Unsettled
 from rephaze.types.stopping import UNSTOPPED, StoppedError, StopSignal
@@ -61,7 +61,7 @@ class Workers(Protocol):
 class InProcess:
     """Everything in this process: a list of designs, or boxes of them, as the search is."""
 
-    def __init__(self, evaluator: SpaceEvaluator | BoxEvaluator, stop: StopSignal) -> None:
+    def __init__(self, evaluator: SpaceEvaluator | AnyBoxEvaluator, stop: StopSignal) -> None:
         self._any, self._stop = evaluator, stop
 
     @property
@@ -70,8 +70,8 @@ class InProcess:
         return self._any
 
     @property
-    def _boxes(self) -> BoxEvaluator:
-        assert isinstance(self._any, BoxEvaluator)
+    def _boxes(self) -> AnyBoxEvaluator:
+        assert not isinstance(self._any, SpaceEvaluator)
         return self._any
 
     def unit_bounds(self, designs: Sequence[int]) -> list[ModelBounds]:
@@ -102,9 +102,9 @@ class InProcess:
         """Nothing to let go."""
 
 
-def make_evaluator(settings: SearchSettings, stop: StopSignal = UNSTOPPED) -> SpaceEvaluator | BoxEvaluator:
+def make_evaluator(settings: SearchSettings, stop: StopSignal = UNSTOPPED) -> SpaceEvaluator | AnyBoxEvaluator:
     """The evaluator of a search, as it goes through its space."""
-    return BoxEvaluator(settings, stop) if searches_boxes(settings) else SpaceEvaluator(settings, stop)
+    return box_evaluator(settings, stop) if searches_boxes(settings) else SpaceEvaluator(settings, stop)
 
 
 class Patience:
