@@ -151,8 +151,8 @@ def _summary(cells: Sequence[NestCell]) -> str:
     published = sum(cell.figure.run_s or 0.0 for cell in timed)
     ours = sum(cell.its_choices.cpu_s for cell in timed)
     lines.append(
-        f"The {len(timed)} runs it times took {published:,.0f} s in all, tracing and network simulation included; the "
-        f"same questions, its choices, take us {ours:,.0f} s of one core, from the graphs on, proven."
+        f"The {len(timed)} runs it times took {published:,.0f} s in all, tracing and network simulation included; "
+        f"the same questions, its choices, take us {ours:,.0f} s of one core, from the graphs on, proven."
     )
     return " ".join(lines)
 

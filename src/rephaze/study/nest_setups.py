@@ -69,8 +69,8 @@ def nest_scenario(figure: NestFigure, *, is_free: bool) -> Scenario:
             etp_degrees=(1,),
             recompute=(Recompute(model["recompute"]),),
         )
-        # Devices may idle and stages differ, as in its program; nothing is hidden behind compute. Experts that span
-        # replicas want these on neighbouring chips, as there.
+        # Devices may idle and stages differ, as in its program; nothing is hidden behind compute. Experts that
+        # span replicas want these on neighbouring chips, as there.
         plans = PlanOptions(family=PlanFamily.ANY, order=base.plans.order)
     return replace(base, name=figure.setup, cluster=_cluster(figure), training=training, plans=plans)
 
