@@ -16,6 +16,7 @@ from rich.table import Table
 from rephaze.api.exploring import DEFAULT_BUDGET
 from rephaze.cli.output import ExitCode, JsonOption, print_json, stderr, stdout
 from rephaze.cli.tables import bare_table, filled, print_table
+from rephaze.types.output_files import HTML_PAGE, check_output
 
 if TYPE_CHECKING:
     from rephaze.api.exploring import OnStep, SearchProgress
@@ -64,6 +65,8 @@ def compare(
     """
     from rephaze.api import compare as compare_models
 
+    if html is not None:
+        check_output(html, HTML_PAGE, (*(models or ()), scenario or ""))
     with step_progress(quiet=json_output) as on_step:
         found = compare_models(
             *(models or ()),

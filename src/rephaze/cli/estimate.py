@@ -11,6 +11,7 @@ import typer
 from rephaze.cli.output import JsonOption, exit_code_of, print_json, show_error, stdout, step_status
 from rephaze.cli.tables import filled, new_table, print_table
 from rephaze.errors import SpecError
+from rephaze.types.output_files import HTML_PAGE, check_output
 
 if TYPE_CHECKING:
     from rephaze.api.operators import Estimate
@@ -50,6 +51,8 @@ def estimate(
 
     Example: [bold]rephaze estimate gpt2-xl --chip tpuv4 --microbatch 4 --html roofline.html[/]
     """
+    if html is not None:
+        check_output(html, HTML_PAGE, (*sources, chip or "", scenario))
     if chip is None:
         _answer_problems([Path(source) for source in sources], json)
         return

@@ -12,6 +12,7 @@ import typer
 from rephaze.cli.output import JsonOption, exit_code_of, one_by_one, print_json, show_error, stdout, step_status
 from rephaze.cli.tables import bare_table, filled
 from rephaze.errors import SpecError
+from rephaze.types.output_files import HTML_PAGE, check_output
 from rephaze.types.schedule import ScheduleStatus
 from rephaze.units import S_PER_MS
 
@@ -89,6 +90,8 @@ def schedule(
     from rephaze.api.problem_files import BadProblem
     from rephaze.api.schedules import schedule_problems, write_gantt
 
+    if html is not None:
+        check_output(html, HTML_PAGE, (*problems, chip or "", scenario))
     if chip is not None and len(problems) != 1:
         raise SpecError("MODEL", problems, "must be one model with --chip")
     solved: dict[str, ScheduledPass] = {}

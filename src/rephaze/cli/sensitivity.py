@@ -12,6 +12,7 @@ import typer
 from rephaze.cli.compare import step_progress
 from rephaze.cli.output import ExitCode, JsonOption, print_json, stdout
 from rephaze.cli.tables import bare_table, filled, print_table
+from rephaze.types.output_files import HTML_PAGE, check_output
 
 if TYPE_CHECKING:
     from rephaze.types.search import SearchResult
@@ -54,6 +55,8 @@ def sensitivity(
     """
     from rephaze.api import sensitivity as study
 
+    if html is not None:
+        check_output(html, HTML_PAGE, (*models, scenario or ""))
     with step_progress(quiet=json_output) as on_step:
         found = study(
             *models,
