@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import csv
-import os
-from collections.abc import Iterator
-from contextlib import contextmanager
 from enum import StrEnum
 from itertools import islice
 from pathlib import Path
@@ -17,6 +14,7 @@ from rephaze.store.reader import RunReader
 from rephaze.store.record_json import canonical_text, to_json
 from rephaze.store.schema import DB_NAME
 from rephaze.store.tables import FlatTable, TableName, flat_table
+from rephaze.types.output_files import FileKind, whole_file
 
 _ROWS_A_BATCH = 20_000
 
@@ -26,6 +24,19 @@ class FileFormat(StrEnum):
 
     CSV = "csv"
     PARQUET = "parquet"
+
+
+FILE_KINDS = {
+    FileFormat.CSV: FileKind(
+        name="a CSV table of a run", starts=(b"design,", b"model,design,", b"least_", b"elapsed_s,")
+    ),
+    FileFormat.PARQUET: FileKind(name="a Parquet file", starts=(b"par1",)),
+}
+
+
+def run_files(folder: Path) -> list[Path]:
+    """The files a run lives in: nothing may be written over them."""
+    return [folder / name for name in (DB_NAME, f"{DB_NAME}-wal", f"{DB_NAME}-shm", LOCK_NAME)]
 
 
 def export_table(run: RunReader, name: TableName, out: Path, file_format: FileFormat) -> int:
@@ -38,13 +49,9 @@ def export_table(run: RunReader, name: TableName, out: Path, file_format: FileFo
         MissingExtraError: Parquet is asked for and pyarrow is not installed.
     """
     write = {FileFormat.CSV: _write_csv, FileFormat.PARQUET: _write_parquet}[file_format]
-    if _is_own_file(run.folder, out):
-        raise FileError(f"{out}: belongs to the run itself; name another file")
     try:
-        with _whole_file(out) as path:
+        with whole_file(out, FILE_KINDS[file_format], run_files(run.folder)) as path:
             return write(run, flat_table(run, name), path)
-    except OSError as error:
-        raise FileError(f"{out}: cannot be written ({error.strerror or error})") from error
     except UnicodeEncodeError as error:
         raise FileError(f"{out}: a cell is not valid text ({error.object!r}); export as csv") from None
 
@@ -86,27 +93,3 @@ def _write_parquet(run: RunReader, table: FlatTable, path: Path) -> int:
             writer.write_table(pa.Table.from_arrays(columns, schema=schema))
             num_rows += len(rows)
     return num_rows
-
-
-def _is_own_file(folder: Path, out: Path) -> bool:
-    own = {DB_NAME, f"{DB_NAME}-wal", f"{DB_NAME}-shm", LOCK_NAME}
-    target = out.resolve()
-    return target.name in own and target.parent == folder.resolve()
-
-
-@contextmanager
-def _whole_file(out: Path) -> Iterator[Path]:
-    """A path to write to, renamed to ``out`` when the block ends well and deleted when it does not."""
-    target = out.resolve()  # through links: their target is replaced, not they
-    if target.exists() and not target.is_file():
-        if target.is_dir():
-            raise FileError(f"{out}: is a folder; name a file")
-        yield target  # a pipe or device cannot be renamed over
-        return
-    part = target.with_name(f".{target.name}.{os.getpid()}.part")
-    try:
-        yield part
-        part.replace(target)
-    except BaseException:
-        part.unlink(missing_ok=True)
-        raise
