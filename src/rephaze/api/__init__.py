@@ -6,6 +6,7 @@ The command line goes through here and nowhere else. Nothing heavy is loaded bef
 from rephaze.api.billing import bill_cluster
 from rephaze.api.chips import list_chips, load_chip
 from rephaze.api.exploring import compare, explore, sensitivity
+from rephaze.api.exports import export_plan
 from rephaze.api.judging import judge_chip, judge_plan
 from rephaze.api.models import extract, list_models, load_model
 from rephaze.api.operators import estimate_model
@@ -21,6 +22,7 @@ __all__ = [
     "estimate_model",
     "evaluate_plan",
     "explore",
+    "export_plan",
     "extract",
     "judge_chip",
     "judge_plan",
