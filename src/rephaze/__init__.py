@@ -27,6 +27,7 @@ if TYPE_CHECKING:
         place_model,
         schedule_model,
         sensitivity,
+        support,
     )
 
 __all__ = [
@@ -49,6 +50,7 @@ __all__ = [
     "place_model",
     "schedule_model",
     "sensitivity",
+    "support",
 ]
 
 

@@ -14,6 +14,7 @@ from rephaze.api.plans import evaluate_plan, place_model
 from rephaze.api.runs import Run, open_run
 from rephaze.api.schedules import schedule_model
 from rephaze.api.spaces import load_scenario
+from rephaze.api.supported import support
 
 __all__ = [
     "Run",
@@ -35,4 +36,5 @@ __all__ = [
     "place_model",
     "schedule_model",
     "sensitivity",
+    "support",
 ]

@@ -28,6 +28,7 @@ from rephaze.cli import (
     search,
     sensitivity,
     space,
+    support,
     verify,
 )
 from rephaze.cli.output import ExitCode, stderr
@@ -48,6 +49,7 @@ _COMMANDS: tuple[ModuleType, ...] = (
     extract,
     graph,
     chips,
+    support,
     area,
     bill,
     space,

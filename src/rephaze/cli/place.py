@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from rephaze.cli.exporting import OutOption, ToOption, check_out, check_single, write_exported
+from rephaze.cli.nearest import show_nearest
 from rephaze.cli.output import JsonOption, exit_code_of, one_by_one, print_json, show_error, stdout, step_status
 from rephaze.errors import SpecError
 
@@ -109,8 +110,10 @@ def place(
             from rephaze.cli.plan_view import show_full
 
             show_full(stdout, answer)
+            show_nearest(stdout, answer)
         else:
             from rephaze.cli.plan_view import show_placement
 
             show_placement(stdout, answer)
+            show_nearest(stdout, answer)
     raise typer.Exit(exit_code_of(statuses))

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.text import Text
 
+from rephaze.cli.nearest import show_near_designs
 from rephaze.cli.output import ExitCode, JsonOption, print_json, stderr, stdout, step_status
 from rephaze.cli.tables import bare_table, filled
 from rephaze.errors import RephazeError
@@ -130,6 +131,8 @@ def search(
             print_json(_record(result) | {"report": None if report is None else str(report)})
         else:
             _print(result, out)
+            if time_limit is None:
+                show_near_designs(stdout, result, out)
             report = _write_report(out, quiet=False, stop=stop, search_s=result.search_s)
             if report is not None:
                 stdout.print(f"report in {report}", highlight=False, markup=False, soft_wrap=True)
