@@ -29,6 +29,7 @@ from rephaze.cli import (
     search,
     sensitivity,
     space,
+    support,
     verify,
 )
 from rephaze.cli.output import ExitCode, MisuseError, stderr, styled
@@ -49,6 +50,7 @@ _COMMANDS: tuple[ModuleType, ...] = (
     extract,
     graph,
     chips,
+    support,
     area,
     bill,
     space,

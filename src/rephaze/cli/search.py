@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from rephaze.cli.budget_options import BudgetMm2, BudgetUsd, BudgetWatts, budget_changes
+from rephaze.cli.nearest import show_near_designs
 from rephaze.cli.output import (
     ExitCode,
     JsonOption,
@@ -153,6 +154,8 @@ def search(
             print_json(_record(result) | {"report": None if report is None else str(report)})
         else:
             _print(result, out)
+            if time_limit is None:
+                show_near_designs(stdout, result, out)
             report = _write_report(out, quiet=False, stop=stop, search_s=result.search_s)
             if report is not None:
                 stdout.print(f"report in {report}", soft_wrap=True)
