@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import fields
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Self, get_type_hints
 
 import numpy as np
 from numpy.typing import NDArray
@@ -37,10 +37,12 @@ from rephaze.types.run_record import (
     RunVersions,
 )
 from rephaze.types.search import Evaluation, SearchResult, SearchSettings
+from rephaze.types.system import ListedSystem
 
 ALL_MODELS = -1
 """In the bounds' table: bounds on the objective over all models."""
 CHIP_FIELDS = tuple(field.name for field in fields(ChipTable))
+SYSTEM_FIELDS = tuple(field.name for field in fields(ListedSystem))
 _REAL_ENDINGS = ("_per_s", "_hz", "_per_cycle", "_um2")
 # What reading a row that is not as it should be may end in.
 _DAMAGE = (ValueError, TypeError, LookupError, AssertionError, ArithmeticError, AttributeError, RecursionError)
@@ -150,6 +152,19 @@ class RunReader:
             arrays = {name: _column(name, cells) for name, cells in named}
             area_um2_c = arrays.pop("area_um2")
             return ChipTable(**arrays), area_um2_c
+
+    def systems(self) -> tuple[ListedSystem, ...]:
+        """The systems of the search by number; none of one whose system was given."""
+        with self._reading():
+            names = ", ".join(SYSTEM_FIELDS)
+            rows = self._connection.execute(f"SELECT {names} FROM systems ORDER BY system").fetchall()  # noqa: S608
+            kinds = get_type_hints(ListedSystem)
+            return tuple(
+                ListedSystem(
+                    **{name: _typed(kinds[name], cell) for name, cell in zip(SYSTEM_FIELDS, row, strict=True)}
+                )
+                for row in rows
+            )
 
     def bounds(self, model: str | None = None) -> BoundTable:
         """The bounds of one model, or with ``None`` of the objective over all, by design."""

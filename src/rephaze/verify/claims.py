@@ -6,6 +6,8 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from rephaze.hardware.system_grid import AnyGrid
+from rephaze.search.box_certificate import binding_in_grid
 from rephaze.search.certificate import binding_of
 from rephaze.search.reasons import UNPREPARED, why_nothing_in_boxes, why_nothing_listed, why_unproven
 from rephaze.types.search import Evaluation, SearchResult, SearchSettings, SearchStatus
@@ -31,6 +33,7 @@ def wrong_claims(
     settled: Settled,
     *,
     is_old: bool,
+    grid: AnyGrid | None = None,
 ) -> Wrong:
     """Claims of an answer that do not follow from the record.
 
@@ -40,6 +43,7 @@ def wrong_claims(
         evaluations: By design.
         settled: What is open.
         is_old: Recorded by a version that noted less.
+        grid: Of a search by boxes.
     """
     solved = [item for item in evaluations.values() if item.is_exact]
     best = max((item.objective for item in solved if item.objective > 0), default=0.0)
@@ -61,7 +65,8 @@ def wrong_claims(
         None,
     ):
         yield "no chip is the answer, but it has an objective, an area, plans or a number"
-    yield from _wrong_words(result, settings, evaluations, settled, is_proven=is_proven, is_old=is_old)
+    if not is_old:  # its words may have been others
+        yield from _wrong_words(result, settings, evaluations, settled, grid, is_proven=is_proven)
 
 
 def _status(best: float, *, is_proven: bool, is_complete: bool) -> SearchStatus:
@@ -75,20 +80,22 @@ def _wrong_words(
     settings: SearchSettings,
     evaluations: Mapping[int, Evaluation],
     settled: Settled,
+    grid: AnyGrid | None,
     *,
     is_proven: bool,
-    is_old: bool,
 ) -> Wrong:
     certificate, solved = result.certificate, [item for item in evaluations.values() if item.is_exact]
     floor = result.objective * (1 + ROUNDING)
     num_unproven = sum(item.bound > floor for item in solved)
-    if is_old:  # its words may have been others
-        return
     if certificate.num_unproven != num_unproven and result.reason != UNPREPARED:
         yield f"{certificate.num_unproven} designs claimed that might do better, {num_unproven} recorded"
     if result.chip is not None:
         reason = why_unproven(is_complete=settled.is_complete, is_proven=is_proven, num_unproven=num_unproven)
-        binding = binding_of(settings.scenario.space, result.chip, is_proven)
+        if grid is None:
+            binding = binding_of(settings.scenario.space, result.chip, is_proven)
+        else:
+            assert result.design is not None
+            binding = binding_in_grid(settings, grid, result.design, is_proven)
     else:
         tell = why_nothing_listed if certificate.num_boxes is None else why_nothing_in_boxes
         reason = tell(certificate, evaluations.values(), is_complete=settled.is_complete)

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from rephaze.search.certificate import BOUNDS, WITHIN, Account
 from rephaze.search.reasons import UNPREPARED
-from rephaze.search.scope import designs_scope, plans_scope
+from rephaze.search.scope import plans_scope, search_scope
 from rephaze.types.run_record import NOT_REMOVED, BoundTable
 from rephaze.types.search import Evaluation, SearchResult, SearchSettings, SearchStatus
 from rephaze.verify.findings import TOLERANCE, differs
@@ -148,7 +148,7 @@ def wrong_within(
 def wrong_scope(result: SearchResult, settings: SearchSettings, *, is_old: bool) -> Iterator[str]:
     """What the certificate says of its scope, or claims as proven, otherwise than settings and records."""
     certificate = result.certificate
-    scopes = (designs_scope(settings.scenario.space), plans_scope(settings))
+    scopes = (search_scope(settings), plans_scope(settings))
     may_lack = is_old or result.reason == UNPREPARED
     if (
         not (may_lack and not certificate.designs_scope)

@@ -12,17 +12,19 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
-from itertools import chain
+from dataclasses import dataclass, fields
+from itertools import chain, zip_longest
 from pathlib import Path
 
 from rephaze.errors import RephazeError, SpecError
-from rephaze.hardware.area import chip_area
+from rephaze.hardware.space_terms import space_area
+from rephaze.hardware.system import chosen_system
 from rephaze.measure.model_work import memory_options
 from rephaze.search.box_bounds import corner_valuation
-from rephaze.search.box_evaluator import BoxEvaluator
 from rephaze.search.certificate import BOUNDS
-from rephaze.search.evaluator import SpaceEvaluator
+from rephaze.search.evaluator import Preparation, SpaceEvaluator
+from rephaze.search.system_evaluator import AnyBoxEvaluator, SystemEvaluator
+from rephaze.search.systems import listed_systems
 from rephaze.search.workers.base import make_evaluator
 from rephaze.store.reader import RunReader
 from rephaze.store.run_store import RunStore
@@ -31,6 +33,7 @@ from rephaze.types.chip import Chip, chip_table
 from rephaze.types.comparison import ChipAnswer
 from rephaze.types.run_record import BoundTable
 from rephaze.types.search import Evaluation, ModelPlan, Objective, SearchResult, SearchStatus
+from rephaze.types.system import ListedSystem
 from rephaze.types.verification import Check
 from rephaze.verify.box_check import CoverCheck
 from rephaze.verify.box_claims import REASONS
@@ -112,6 +115,7 @@ class _Records:
     closed: list[ClosedBox]
     still_open: list[OpenBox]
     known: tuple[ChipAnswer, ...]
+    systems: tuple[ListedSystem, ...]
 
     @classmethod
     def of(cls, store: RunReader) -> _Records:
@@ -128,27 +132,41 @@ class _Records:
             closed=store.closed_boxes(),
             still_open=store.open_boxes(),
             known=store.known_chips(),
+            systems=store.systems(),
         )
+
+
+def _differing(recorded: Sequence[ListedSystem], listed: Sequence[ListedSystem]) -> list[int]:
+    """Numbers of systems that are recorded otherwise than they are, or not at all."""
+    pairs = zip_longest(recorded, listed)
+    return [number for number, (said, meant) in enumerate(pairs) if said != meant]
+
+
+def _of_answer(evaluator: SpaceEvaluator | AnyBoxEvaluator, result: SearchResult) -> Preparation:
+    """What the answer was found with: where systems were searched, that of its own."""
+    if not isinstance(evaluator, SystemEvaluator):
+        return evaluator
+    is_there = result.design is not None and 0 <= result.design < evaluator.grid.num_points
+    return evaluator.of_design(result.design) if result.design is not None and is_there else evaluator.first
 
 
 class _RunCheck:
     """One run's records and the means to derive them again."""
 
-    def __init__(self, records: _Records, evaluator: SpaceEvaluator | BoxEvaluator) -> None:
+    def __init__(self, records: _Records, evaluator: SpaceEvaluator | AnyBoxEvaluator) -> None:
         self.records, self.life, self.result = records, records.life, records.result
-        self.settings, self.evaluator, self.evaluations = (
-            records.life.info.settings,
-            evaluator,
-            records.evaluations,
-        )
+        self.searched, self.evaluations = evaluator, records.evaluations
+        self.evaluator = _of_answer(evaluator, records.result)
+        # Of the answer's system, where systems were searched.
+        self.settings = self.evaluator.settings
         self.designs: RecordedDesigns = (
-            GridDesigns(evaluator) if isinstance(evaluator, BoxEvaluator) else ListedDesigns(evaluator)
+            ListedDesigns(evaluator) if isinstance(evaluator, SpaceEvaluator) else GridDesigns(evaluator)
         )
 
     def checks(self, sample: int, on_progress: Callable[[str], None]) -> Iterator[Check]:
         """The run's own records, its answer, its winner, then all that it did not solve."""
         records, life, result, evaluator = self.records, self.life, self.result, self.evaluator
-        model = evaluator.model
+        model, searched = evaluator.model, self.searched
         yield checked(
             "versions", 1, wrong_versions(life, f"{model.name}/{model.version}"), life.info.versions.estimator
         )
@@ -162,27 +180,32 @@ class _RunCheck:
         )
         steps = wrong_steps(life, result, self.evaluations, self._bound_at_first())
         yield checked("steps", len(life.steps), steps, "each better than the one before")
+        listed = listed_systems(life.info.settings)
+        others = (f"system {at} is not that of the settings" for at in _differing(records.systems, listed))
+        yield checked("systems", len(listed), others, "those of the settings")
         if result.chip is not None:
             yield checked("area", 1, self.wrong_area(), f"{result.area_um2:,.0f} um2")
+            said = "that of the settings" if result.system is None else result.system.in_words
+            yield checked("system", 1, self.wrong_system(), said)
             for work, plan in zip(evaluator.works, result.plans, strict=False):
                 on_progress(f"{work.name} on the winner")
                 yield from check_winner(evaluator, result, work, plan)
         yield from self._looked_at(on_progress)
         is_old = not life.has_digests
-        if isinstance(evaluator, BoxEvaluator):
+        if not isinstance(searched, SpaceEvaluator):
             on_progress("boxes")
             cover = CoverCheck(
-                evaluator, result, self.evaluations, records.closed, records.still_open, is_old=is_old
+                searched, result, self.evaluations, records.closed, records.still_open, is_old=is_old
             )
             yield from cover.checks(sample, on_progress)
         else:
             on_progress("bounds of all designs")
-            dropped = DroppedDesigns(evaluator, result, self.evaluations, records.table, is_old=is_old)
+            dropped = DroppedDesigns(searched, result, self.evaluations, records.table, is_old=is_old)
             yield from dropped.checks(sample, on_progress)
 
     def _looked_at(self, on_progress: Callable[[str], None]) -> Iterator[Check]:
         """Designs that were taken up, and chips measured beside them."""
-        solved = SolvedDesigns(self.evaluator, self.designs, self.result, self.evaluations)
+        solved = SolvedDesigns(self.searched, self.designs, self.result, self.evaluations)
         chosen = solved.chosen(step.design for step in self.life.steps)
         on_progress(f"{len(chosen)} solved designs")
         wrong = chain(solved.wrong_winner(), solved.wrong_solved(chosen))
@@ -196,13 +219,13 @@ class _RunCheck:
 
     def _bound_at_first(self) -> float:
         """No step can have had a greater bound; by boxes none is known before they are opened."""
-        if isinstance(self.evaluator, BoxEvaluator):
+        if not isinstance(self.searched, SpaceEvaluator):
             return math.inf
-        return float(self.evaluator.coarse().max(initial=0.0))
+        return float(self.searched.coarse().max(initial=0.0))
 
     def wrong_tables(self) -> Wrong:
         """Rows in tables that this kind of search does not write, or bounds that there are not."""
-        records, by_boxes = self.records, isinstance(self.evaluator, BoxEvaluator)
+        records, by_boxes = self.records, not isinstance(self.searched, SpaceEvaluator)
         if by_boxes and (len(records.table) or records.bounded_models):
             yield "a search by boxes has bounds of single designs"
         if not by_boxes and (records.closed or records.still_open):
@@ -257,10 +280,33 @@ class _RunCheck:
             [valuation.worth(0, plan.hbm_bytes).of_plan(plan.batch_s, plan.energy_per_sample_j) for plan in plans]
         )
 
+    def wrong_system(self) -> Wrong:
+        """The recorded system against that of the design, and its bill against the budget."""
+        result, space = self.result, self.settings.scenario.space
+        assert result.chip is not None
+        recorded = result.system
+        if not self.life.info.settings.has_systems:
+            if recorded is not None:
+                yield "a system is recorded, none was searched"
+            return
+        assert space.system is not None
+        derived = chosen_system(self.settings.scenario, result.chip)
+        if recorded is None:
+            yield "no system is recorded"
+            return
+        for field in fields(derived):
+            said, meant = getattr(recorded, field.name), getattr(derived, field.name)
+            if differs(said, meant) if isinstance(meant, float) else said != meant:
+                yield f"{field.name} {said} recorded, design {result.design} has {meant}"
+        for name in ("silicon_mm2", "power_w", "cost_usd"):
+            limit = getattr(space.system.budget, name)
+            if getattr(derived, name) > limit * (1 + TOLERANCE):
+                yield f"{name} {getattr(derived, name):,.0f} is above the budget of {limit:,.0f}"
+
     def wrong_area(self) -> Wrong:
         result, space = self.result, self.settings.scenario.space
         assert result.chip is not None
-        area_um2 = float(chip_area(chip_table([result.chip]), space.area_model).total_um2_c[0])
+        area_um2 = float(space_area(chip_table([result.chip]), space).total_um2_c[0])
         if differs(area_um2, result.area_um2):
             yield f"recorded {result.area_um2:,.2f} um2, the chip has {area_um2:,.2f} um2"
         if area_um2 > space.area_limit_um2 * (1 + TOLERANCE):

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from typing import Any
 
-from rephaze.hardware.area import chip_area
+from rephaze.hardware.space_terms import space_area
 from rephaze.measure.best_plan import STAGE_NAMES
 from rephaze.measure.chip_solver import ChipSolver
 from rephaze.measure.model_work import ModelWork, Unit, memory_options
@@ -20,7 +20,8 @@ from rephaze.measure.objective import Valuation
 from rephaze.measure.unit_answer import UnitAnswer
 from rephaze.search.box_bounds import corner_valuation
 from rephaze.search.engine import RELATIVE_SLACK
-from rephaze.search.evaluator import Preparation
+from rephaze.search.evaluator import Preparation, SpaceEvaluator
+from rephaze.search.system_evaluator import AnyBoxEvaluator, SystemEvaluator
 from rephaze.types.chip import Chip, chip_table
 from rephaze.types.comparison import ChipAnswer
 from rephaze.types.search import Evaluation, ModelPlan, SearchResult
@@ -36,7 +37,7 @@ class SolvedDesigns:
     """The evaluations of one run.
 
     Args:
-        prepared: Of the run's settings.
+        evaluator: Of the run's settings.
         designs: What numbers stand for.
         result: The answer.
         evaluations: By design.
@@ -44,19 +45,19 @@ class SolvedDesigns:
 
     def __init__(
         self,
-        prepared: Preparation,
+        evaluator: SpaceEvaluator | AnyBoxEvaluator,
         designs: RecordedDesigns,
         result: SearchResult,
         evaluations: Mapping[int, Evaluation],
     ) -> None:
-        self.prepared, self.designs, self.result, self.evaluations = prepared, designs, result, evaluations
+        self.evaluator, self.designs, self.result, self.evaluations = evaluator, designs, result, evaluations
 
     def chosen(self, steps: Iterable[int | None]) -> list[Evaluation]:
         """Designs to be looked at: all, or a sample with those that were an answer once."""
         found = [item for item in self.evaluations.values() if item.is_exact]
         if len(found) <= MANY:
             return found
-        chooser = random.Random(self.prepared.settings.seed)  # noqa: S311 - a repeatable sample, no secret
+        chooser = random.Random(self.evaluator.settings.seed)  # noqa: S311 - a repeatable sample, no secret
         wanted = {item.design for item in chooser.sample(found, MANY)} | set(steps)
         return [item for item in found if item.design in wanted]
 
@@ -86,11 +87,16 @@ class SolvedDesigns:
             if own is not None and item.is_exact and self._rank(item) < self._rank(own):
                 yield f"design {item.design} comes before the answer"
 
+    def _prepared(self, design: int) -> Preparation:
+        """What a design was solved with: where systems were searched, that of its own."""
+        evaluator = self.evaluator
+        return evaluator.of_design(design) if isinstance(evaluator, SystemEvaluator) else evaluator
+
     def _rank(self, item: Evaluation) -> tuple[float, ...]:
         if item.objective != self.result.objective:
             return (-item.objective,)
         chips = chip_table([self.designs.chip(item.design)])
-        area_um2 = float(chip_area(chips, self.prepared.settings.scenario.space.area_model).total_um2_c[0])
+        area_um2 = float(space_area(chips, self._prepared(item.design).settings.scenario.space).total_um2_c[0])
         memory_bytes = float(sum(plan.hbm_bytes for plan in item.plans))
         energy_j = sum(plan.energy_per_sample_j for plan in item.plans)
         return (-item.objective, area_um2, memory_bytes, energy_j, float(item.design))
@@ -102,11 +108,12 @@ class SolvedDesigns:
             return
         if item.reason:
             yield f"has plans, and a reason why not: {item.reason!r}"
-        if len(item.plans) != len(self.prepared.works):
-            yield f"{len(item.plans)} plans for {len(self.prepared.works)} models"
+        prepared = self._prepared(item.design)
+        if len(item.plans) != len(prepared.works):
+            yield f"{len(item.plans)} plans for {len(prepared.works)} models"
             return
-        check = PlansOnChip(self.prepared, chip)
-        for work, plan in zip(self.prepared.works, item.plans, strict=True):
+        check = PlansOnChip(prepared, chip)
+        for work, plan in zip(prepared.works, item.plans, strict=True):
             yield from check.wrong_plan(work, plan)
         yield from check.wrong_worth(item.plans, item.objective, item.bound)
 
@@ -114,8 +121,9 @@ class SolvedDesigns:
         if (item.objective, item.bound) != (-math.inf, -math.inf) or item.plans:
             yield f"objective {item.objective:.9g} and bound {item.bound:.9g} of a design without plans"
             return
-        check = PlansOnChip(self.prepared, chip)
-        missing = [work.name for work in self.prepared.works if not check.has_plan(work)]
+        prepared = self._prepared(item.design)
+        check = PlansOnChip(prepared, chip)
+        missing = [work.name for work in prepared.works if not check.has_plan(work)]
         if not missing:
             yield "every model has a plan, none is recorded"
         elif item.reason not in {f"no plan of {', '.join(some)} fits" for some in _some_of(missing)}:
@@ -227,10 +235,10 @@ class PlansOnChip:
 
 def wrong_known_chips(prepared: Preparation, answers: Sequence[ChipAnswer]) -> Wrong:
     """Chips measured beside the search whose area, plans or objective do not come out again."""
-    model = prepared.settings.scenario.space.area_model
+    space = prepared.settings.scenario.space
     for one in answers:
         name, check = one.chip.name, PlansOnChip(prepared, one.chip)
-        area_um2 = float(chip_area(chip_table([one.chip]), model).total_um2_c[0])
+        area_um2 = float(space_area(chip_table([one.chip]), space).total_um2_c[0])
         if differs(area_um2, one.area_um2):
             yield f"{name}: {one.area_um2:,.2f} um2 recorded, it has {area_um2:,.2f} um2"
         if len(one.plans) != len(prepared.works):

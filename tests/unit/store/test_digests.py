@@ -104,7 +104,7 @@ def test_what_another_program_wrote_stays_told(filled, folder, make_evaluation):
 
 def test_an_older_run_has_none_until_it_goes_on(filled, folder, settings, versions):
     filled.close()
-    as_format(folder, 3)
+    as_format(folder, 4)
     with RunStore.read(folder) as reader:
         assert reader.digests().since is None
         reader.check_whole()
