@@ -33,7 +33,7 @@ test-pythons:
 	  echo "$$python: unit tests in $$folder"; tested=yes; \
 	  { test -x $$folder/bin/python || $$python -m venv $$folder; } && \
 	  $$folder/bin/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt \
-	    --editable '.[test,extract,dask,parquet]' && \
+	    --editable '.[test,extract,dask,parquet,serve,docs]' && \
 	  $$folder/bin/pytest tests/unit -q -n 2 || failed="$$failed $$python"; \
 	done; test -n "$$tested" || { echo "no Python to test on"; exit 1; }; \
 	test -z "$$failed" || { echo "failed on:$$failed"; exit 1; }
@@ -68,7 +68,7 @@ $(VENV)/.core: $(BIN)/python pyproject.toml constraints.txt
 
 $(VENV)/.test: $(BIN)/python pyproject.toml constraints.txt
 	@echo "Installing rephaze and its test tools into $(VENV) (a few minutes the first time)"
-	$(PIP) --editable '.[test,extract,dask,parquet]'
+	$(PIP) --editable '.[test,extract,dask,parquet,serve,docs]'
 	@touch $@ $(VENV)/.core
 
 clean:

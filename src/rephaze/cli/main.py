@@ -27,6 +27,7 @@ from rephaze.cli import (
     schedule,
     search,
     sensitivity,
+    serve,
     space,
     support,
     verify,
@@ -65,6 +66,7 @@ _COMMANDS: tuple[ModuleType, ...] = (
     verify,
     export,
     pareto,
+    serve,
 )
 for module in _COMMANDS:
     module.register(app)
