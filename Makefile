@@ -5,12 +5,17 @@ BIN := $(VENV)/bin
 # Pins for repeatable runs; `pip install rephaze` itself needs only the ranges in pyproject.toml.
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
-.PHONY: search test lint unit test-pythons hooks bench attack attack-mutations clean
+.PHONY: search docs test lint unit test-pythons hooks bench attack attack-mutations clean
 
 # Ends with the chip, the plan, the certificate and the path of the report; each time a new run.
 search: $(VENV)/.core
 	rm -rf runs/gpt2-xl
 	$(BIN)/rephaze search gpt2-xl --out runs/gpt2-xl
+
+# The site in build/site: offline, warnings are errors, the tutorial is run.
+docs: $(VENV)/.test
+	$(BIN)/python docs/make_pages.py
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict -f build/mkdocs.yml
 
 test: lint unit
 

@@ -11,14 +11,14 @@ from rephaze.cli.main import app
 
 ROOT = Path(__file__).parents[2]
 COMMANDS = re.findall(r"^\$ rephaze (.*)$", (ROOT / "docs" / "questions.md").read_text(), re.M)
-SMALLER = {"llama3-70b": "vit-large", "gpt2-xl": "vit-large", "256": "8", "1024": "64"}
-SHORTER = ("--scenario", "coarse", "--time-limit", "2", "--workers", "1")
-"""For searches: what they found by then."""
+SMALLER = {"llama3-70b": "bert-large", "gpt2-xl": "vit-large", "256": "8", "1024": "64"}
+SHORTER = ("--scenario", "examples/own-scenario.toml", "--workers", "1")
+"""For searches: eight chips."""
 EXPECTED = {
     "place": ("s a batch", "fullest device", "launch it"),
     "evaluate": ("over of", "would fit", "would do as it is"),
     "search": ("per-usd",),
-    "bill": ("$",),
+    "bill": ("USD",),
     "sensitivity": ("inner-links x 2", "outer-links x 2"),
     "judge": ("tpuv4",),
     "support": ("legal ep",),
