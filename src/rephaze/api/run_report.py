@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from rephaze.api.measured_chips import is_comparable, measured_chips
 from rephaze.errors import RephazeError, RunError
+from rephaze.types.output_files import HTML_PAGE, check_output
 from rephaze.types.stopping import UNSTOPPED, StoppedError, StopSignal
 
 if TYPE_CHECKING:
@@ -41,6 +42,8 @@ def write_report(
     from rephaze.search.systems import settings_of_design
     from rephaze.store.run_store import RunStore
 
+    if out is not None:
+        check_output(out, HTML_PAGE)
     with RunStore.read(run) as reader:
         info, result, designs, held = reader.info(), reader.result(), reader.designs(), reader.known_chips()
         if result is None:

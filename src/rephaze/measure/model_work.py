@@ -165,7 +165,7 @@ class ModelWork:
         return self._forms.common_pass(self.classes[k].pairs, kind, direction)
 
     def schedulable_passes(self, k: int, kind: int, direction: int) -> tuple[CommonPass, ...]:
-        """Passes of which no pass of one of ``classes``, in whatever form, has a shorter schedule than the shortest."""
+        """No pass of one of ``classes``, in whatever form, has a shorter schedule than the shortest of these."""
         return self._forms.schedulable_passes(self.classes[k].pairs, kind, direction)
 
     @cached_property

@@ -36,6 +36,8 @@ Ints = NDArray[np.int64]
 DEVICE_TIME = "device time"
 LAYER_REACH = 2.2
 """Layers are bounded where device time is no further than this above what must be reached."""
+NEAR_REACH = 1.15
+"""Known to be no further than this above it, boxes are bounded with mapped products at once."""
 MAP_REACH = 1.15
 """Products are mapped where layer bounds are no further than this above it."""
 
@@ -106,9 +108,16 @@ class BoxBounding:
         times = list(self._given)
         if len(self._box_c):
             upper_c = self._by_device_time()
+            # Where a box around it was nearly closed, closed forms have said what they can: products are mapped.
+            known_c = np.minimum(upper_c, self._by_known_times())
+            is_near_c = self._is_asked(known_c, min(reach.mapped, NEAR_REACH), Stage.MAPPED)
             units = self._units
             for stage, own in ((Stage.BOUNDED, reach.layers), (Stage.MAPPED, reach.mapped)):
                 is_asked_c = self._is_asked(upper_c, own, stage)
+                if stage is Stage.BOUNDED:
+                    is_asked_c &= ~is_near_c
+                else:
+                    is_asked_c |= is_near_c
                 if not is_asked_c.any():
                     continue
                 if not units:
@@ -144,6 +153,16 @@ class BoxBounding:
             [device_time_batch_s(work, self._chips, models.model, models.exclusion) for work in self._works]
         )
         return self._upper()
+
+    def _by_known_times(self) -> Floats:
+        """By what is known of the units in some box around each; infinite where nothing is."""
+        known_s_mc = self._least_s_mc.copy()
+        for c, b in enumerate(self._box_c.tolist()):
+            if times := self._given[b]:
+                known_s_mc[:, c] = np.maximum(known_s_mc[:, c], [own.least_s for own in times])
+        is_known_c = np.array([bool(self._given[b]) for b in self._box_c.tolist()])
+        upper_c = self._valuation.upper_bounds(self._works, known_s_mc, np.arange(len(self._chips)))
+        return np.where(is_known_c, upper_c, np.inf)
 
     def _upper(self) -> Floats:
         return self._valuation.upper_bounds(self._works, self._least_s_mc, np.arange(len(self._chips)))

@@ -20,8 +20,10 @@ from rephaze.types.search import Evaluation, SearchSettings, Unsettled
 from rephaze.types.stopping import UNSTOPPED, StoppedError, StopSignal
 
 PIECES_PER_WORKER = 2
-PIECE_BOXES = 64
-"""Boxes expanded together."""
+PIECE_BOXES = 128
+"""Most boxes expanded together."""
+LEAST_TO_DIVIDE = 8
+"""So many boxes are worth two pieces."""
 STOP_GRACE_S = 2.0
 """What workers get to end their step once they must stop; then nobody waits for them any more."""
 
@@ -123,8 +125,13 @@ class Patience:
 
 
 def box_pieces(boxes: Sequence[OpenBox]) -> list[Sequence[OpenBox]]:
-    """Boxes in pieces that do not depend on who works: bounds of a piece are found together."""
-    return [boxes[start : start + PIECE_BOXES] for start in range(0, len(boxes), PIECE_BOXES)]
+    """Boxes in pieces that do not depend on who works: bounds of a piece are found together.
+
+    Dealt out one by one: neighbours in the order of bounds take about as long.
+    """
+    least = 2 if len(boxes) >= LEAST_TO_DIVIDE else 1
+    num_pieces = max(-(-len(boxes) // PIECE_BOXES), least)
+    return [boxes[start::num_pieces] for start in range(num_pieces)]
 
 
 def split_designs(designs: Sequence[int], num_pieces: int) -> list[list[int]]:
