@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from rephaze.api.full_views import MEMORY_PARTS, answer_blocks
+from rephaze.api.placed_from import PlacedFrom
 from rephaze.api.present import Block, Shown
 from rephaze.types.full import DeviceMemory, FullGraph, FullLimits, FullPlan, FullPrice, FullProblem, TimeCauses
 
@@ -46,6 +47,8 @@ class FullAnswer(Shown):
     """What would have to change for a given plan that does not fit."""
     alternative: FullAlternative | None = None
     """The best plan under the choices asked about, set beside the best of all."""
+    source: PlacedFrom | None = None
+    """Which model on which chip, if the problem was made from them."""
 
     @property
     def plan(self) -> FullPlan | None:

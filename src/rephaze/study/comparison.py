@@ -102,6 +102,11 @@ def compare_baselines(
     """
     if budget < 1:
         raise SpecError("budget", budget, "must be at least 1")
+    if settings.has_systems:
+        rule = "baselines are chips on a given cluster, and this run chooses its system"
+        raise SpecError(
+            "run", [str(run.folder) for run in runs], rule, "compare a run without [system] and [budget]"
+        )
     answers = {run.settings.models: run.result for run in runs}
 
     def search(wanted: SearchSettings, step: str) -> SearchResult:
