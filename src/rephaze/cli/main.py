@@ -28,6 +28,7 @@ from rephaze.cli import (
     search,
     sensitivity,
     space,
+    validate,
     verify,
 )
 from rephaze.cli.output import ExitCode, stderr
@@ -61,6 +62,7 @@ _COMMANDS: tuple[ModuleType, ...] = (
     sensitivity,
     report,
     verify,
+    validate,
     export,
     pareto,
 )
