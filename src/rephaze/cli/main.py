@@ -12,6 +12,7 @@ import typer
 from rephaze.cli import (
     area,
     bill,
+    calibrate,
     chips,
     compare,
     estimate,
@@ -63,6 +64,7 @@ _COMMANDS: tuple[ModuleType, ...] = (
     report,
     verify,
     validate,
+    calibrate,
     export,
     pareto,
 )

@@ -17,7 +17,7 @@ from rephaze.truth.records import MeasuredRun
 
 Vector = NDArray[np.float64]
 
-MEMORY_CONSTANTS = ("eager_kept", "usable_share")
+MEMORY_CONSTANTS = ("eager_kept", "usable_share", "held_bytes")
 """Decide about memory alone: not fitted to times."""
 STEP = 0.02
 """Of a logarithm, for derivatives."""
@@ -88,9 +88,9 @@ class FitProblem:
         seconds = segment_times(self.ops, values)
         return np.log([predict_time(self.variants[at], seconds, values) for at in which])
 
-    def fit(self, num_steps: int = 3) -> Fit:
-        """Gauss-Newton on the logarithms of times, with bounds."""
-        values, everything = dict(self.start), np.arange(len(self.runs))
+    def fit(self, num_steps: int, values: Constants) -> Fit:
+        """Gauss-Newton on the logarithms of times, with bounds, from these values on."""
+        values, everything = dict(values), np.arange(len(self.runs))
         predicted = self.times(values, everything)
         for _ in range(num_steps):
             jacobian = self.jacobian(values, predicted)
@@ -142,10 +142,19 @@ class FitProblem:
         return values | {name: float(np.exp(x)) for name, x in zip(names, at + step, strict=True)}
 
 
-BATCH_CONSTANTS = ("link_rate", "network_rate", "memory_rate", "interference", "message_s")
+BATCH_CONSTANTS = ("link_rate", "network_rate", "memory_rate", "interference", "message_s", "batch_s")
 """Enter a batch's price beside the layers' times."""
 
 
 def fitted_rows(runs: Sequence[MeasuredRun]) -> list[MeasuredRun]:
     """The rows a fit uses: of sweeps only some, so that one code base does not outvote others."""
     return [run for run in runs if not run.is_sweep or run.line % SWEEP_SHARE == 0]
+
+
+def source_errors(fit: Fit, predicted: Vector) -> dict[str, float]:
+    """Mean absolute error by source, and over the sources, of predicted logarithms of times."""
+    errors: dict[str, list[float]] = {}
+    for run, error in zip(fit.runs, np.abs(np.expm1(predicted - fit.problem.measured)), strict=True):
+        errors.setdefault(run.source, []).append(float(error))
+    means = {source: float(np.mean(found)) for source, found in sorted(errors.items())}
+    return means | {"mean over sources": float(np.mean(list(means.values())))}

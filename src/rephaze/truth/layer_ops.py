@@ -275,7 +275,7 @@ class LayerWriter:
 
     def _keep(self, layer: LayerOps, piece: str, num_bytes: float) -> None:
         layer.full_bytes += num_bytes
-        if not self._is_replayed(piece) or self.plan.recompute == "half":
+        if not self._is_replayed(piece):
             layer.kept_bytes += num_bytes
 
     # Collectives
@@ -310,7 +310,7 @@ class LayerWriter:
         inner_bytes = (inner - 1) / inner * num_bytes
         outer_bytes = (outer - 1) / outer * num_bytes / inner if outer > 1 else 0.0
         overlapped = self.traits.is_tp_overlapped and (self.plan.sp or self.machine.is_tpu)
-        steps = 2 * share * (tp - 1) if outer > 1 else 0.0
+        steps = 2 * share * (tp - 1 if self.traits.is_ethernet else 1) if outer > 1 else 0.0
         row = (inner_bytes, 2 * share, outer_bytes, steps, overlapped)
         self._send(layer, which, row, piece)
 

@@ -10,6 +10,8 @@ from rephaze.truth.op_table import Column, OpColumns
 
 TILES = ((256, 128), (128, 256), (128, 128), (128, 64), (64, 128), (64, 64))
 SPLITS = (1, 2, 4)
+REDUCTION_START = 128.0
+"""Steps of the reduction before a tile's cores are busy: four stages of 32 in flight."""
 TILE_READS = 21.0
 """Products an SM computes in the time it reads one element of a tile: 1,024 a clock, about 96 bytes."""
 ATTENTION_KINDS = ("ampere", "hopper", "hopper-second", "hopper-first", "blackwell", "tpu")
@@ -42,7 +44,7 @@ def product_times(ops: OpColumns, c: Constants) -> Column:
     ]
     efficiency = efficiency * ops.power_s[ops.product_segment] ** c["power_share"]
     efficiency = np.where(ops.is_grouped, efficiency * c["grouped_product"], efficiency)
-    gain = ops.product_gain ** np.where(ops.bits < 16, c["precision_gain"], 1.0)
+    gain = ops.product_gain
     # Rows that do not begin at 16 bytes keep tensor cores idle: a quarter of the rate is left (A100: 78 of 312).
     is_odd = (ops.product_arrays == 0) & ((ops.k % 8 > 0) | (ops.n % 8 > 0)) & (ops.k > 64) & (ops.n > 64)
     rate = ops.product_flops_16 * efficiency * gain * np.where(is_odd, 0.25, 1.0)
@@ -54,7 +56,7 @@ def product_times(ops: OpColumns, c: Constants) -> Column:
         tiles = np.ceil(ops.m / a) * np.ceil(ops.n / b) * ops.count
         for split in SPLITS:
             waves = np.ceil(tiles * split / ops.product_cores)
-            work = waves * ops.product_cores * 2.0 * a * b * (ops.k / split + c["reduction_start"]) * spread
+            work = waves * ops.product_cores * 2.0 * a * b * (ops.k / split + REDUCTION_START) * spread
             best = np.minimum(best, work)
     width = np.where(is_array, ops.product_arrays, 1)
     padded = (

@@ -28,6 +28,10 @@ class Traits:
     """The host must know how many tokens each expert gets before it goes on (no fixed capacity)."""
     sends_once: bool
     """Tokens go once to each device or node that wants them (DeepEP, HybridEP)."""
+    sends_whole: bool
+    """Every rank of tensor parallelism sends all that leaves a stage, not its part."""
+    tensors_by_block: int
+    """All-gathers that bring a block's updated weights back: one, or one for each tensor."""
     cuts_by_work: bool
     """Stages are cut by the work of their blocks, the head's counted."""
     starts_by_rank: bool
@@ -79,6 +83,8 @@ def traits_of(run: MeasuredRun, machine: Machine) -> Traits:
         waits_for_routing=not machine.is_tpu
         and not re.search("token drop|capacity factor|HybridEP|DeepEP|CUDA graph", run.notes),
         sends_once=bool(re.search("DeepEP|HybridEP", run.notes)) or source.startswith("NeMo Megatron-Bridge 26"),
+        sends_whole=source.startswith(("BigScience", "vTrain")),
+        tensors_by_block=9 if run.is_sweep or source.startswith("InternEvo") else 1,
         cuts_by_work=run.is_sweep,
         starts_by_rank=run.is_sweep
         and run.facts.get("pp_fixed") == "1"
@@ -87,7 +93,8 @@ def traits_of(run: MeasuredRun, machine: Machine) -> Traits:
         is_cp_balanced=not is_titan,
         drops_last=machine.is_tpu,
         has_dropout=is_old,
-        gradient_bytes=4.0,
+        # The fused optimizer of these submissions sums gradients at 16 bits.
+        gradient_bytes=2.0 if source.startswith("MLPerf Training") and machine.family != "gaudi" else 4.0,
         second_gradient_bytes=2.0 if run.is_sweep else 0.0,
-        logit_bytes=10.0 if is_eager else 6.0,
+        logit_bytes=10.0 if is_eager or is_titan else 6.0,
     )
