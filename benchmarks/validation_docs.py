@@ -13,7 +13,7 @@ from statistics import fmean, median
 
 from rephaze.api.calibrating import Calibration, calibrate
 from rephaze.api.validating import validate
-from rephaze.truth.constants import load_constants
+from rephaze.truth.constants import Constant, load_constants
 from rephaze.types.truth import ErrorSummary, GroupRanking, ValidatedRow, Validation
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -68,7 +68,7 @@ def _summary(found: Validation, bare: Validation, fit: Calibration) -> str:
     one = found.overall
     return (
         f"{one.num_rows} scored rows, {one.num_modelled} modelled. Mean absolute error of the step time: "
-        f"{_percent(one.mean_absolute_error)} % over rows ({_percent(one.median_absolute_error)} % in the median), "
+        f"{_percent(one.mean_absolute_error)} % over rows, {_percent(one.median_absolute_error)} % in the median, "
         f"{_percent(found.mean_over_sources)} % over sources; with each row's model left out of the fit "
         f"{_percent(fit.model_left_out['mean over sources'])} % over sources, with its source left out "
         f"{_percent(fit.source_left_out['mean over sources'])} %. Machines that reach their data sheets would be "
@@ -150,18 +150,19 @@ def _ranking_line(name: str, groups: list[GroupRanking]) -> str:
     regrets = [one.regret for one in groups]
     three = [one.regret_of_three for one in groups]
     return (
-        f"{name}, {len(groups)} groups: tau {median(one.tau for one in groups):.2f} in the median; the plan we would pick "
-        f"is {_percent(median(regrets))} % slower than the best measured one in the median, {_percent(fmean(regrets))} % in "
-        f"the mean; the best of our first three {_percent(fmean(three))} % in the mean."
+        f"{name}, {len(groups)} groups: tau {median(one.tau for one in groups):.2f} in the median; the plan we "
+        f"would pick is {_percent(median(regrets))} % slower than the best measured one in the median, "
+        f"{_percent(fmean(regrets))} % in the mean; the best of our first three {_percent(fmean(three))} % in the mean."
     )
 
 
 def _memory(found: Validation) -> str:
     table = found.fit_table
     lines = [
-        f"Fits or not: {_percent(table.share_right)} % right of all plans of tables that list failures. Of those that "
-        f"we thought to fit {table.num_fit_and_ran} ran and {table.num_fit_but_out_of_memory} ran out of memory; of those "
-        f"we refused {table.num_refused_but_ran} ran and {table.num_refused_and_out_of_memory} failed.\n",
+        f"Fits or not: {_percent(table.share_right)} % right of all plans of tables that list failures. Of those "
+        f"that we thought to fit {table.num_fit_and_ran} ran and {table.num_fit_but_out_of_memory} ran out of "
+        f"memory; of those we refused {table.num_refused_but_ran} ran and {table.num_refused_and_out_of_memory} "
+        "failed.\n",
         _row("source", "median error of memory %"),
         _row("---", "---"),
     ]
@@ -192,11 +193,13 @@ def _unmodelled(found: Validation) -> str:
 
 def _constants() -> str:
     lines = [_row("constant", "value", "bounds", "unit", "meaning"), _row(*["---"] * 5)]
-    for one in load_constants().values():
-        lines.append(
-            _row(f"`{one.name}`", f"{one.value:.3g}", f"{one.low:.3g} to {one.high:.3g}", one.unit, one.meaning)
-        )
+    lines += [_constant_line(one) for one in load_constants().values()]
     return "\n".join(lines)
+
+
+def _constant_line(one: Constant) -> str:
+    bounds = f"{one.low:.3g} to {one.high:.3g}"
+    return _row(f"`{one.name}`", f"{one.value:.3g}", bounds, one.unit, one.meaning)
 
 
 if __name__ == "__main__":

@@ -24,7 +24,7 @@ STEP = 0.02
 ROBUST = 0.15
 """Errors beyond this count in proportion, not squared: single runs collapse."""
 LEAN = 0.01
-SWEEP_SHARE = 6
+SWEEP_SHARE = 4
 """Of a sweep every so manieth plan is fitted; all are judged."""
 
 

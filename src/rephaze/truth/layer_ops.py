@@ -85,11 +85,12 @@ class LayerWriter:
         eager = self.traits.is_eager
         num_ops = 40 if eager else 14
         if is_mixture and self.shape.experts:
-            num_ops += 40 + 3 * int(self.shape.experts.num_experts / self.plan.ep)
+            num_ops += 80
         by_rank = 0
         if self.traits.starts_by_rank and self.plan.tp > 1:
             by_rank = self.plan.tp
-        layer = self._layer(num_ops=num_ops, by_rank=by_rank)
+        waits = is_mixture and self.traits.waits_for_routing
+        layer = self._layer(num_ops=num_ops, by_rank=by_rank, is_eager=eager or waits)
         self._attention(layer, is_windowed=is_windowed)
         if is_mixture:
             self._mixture(layer)
@@ -193,10 +194,6 @@ class LayerWriter:
         self._vector(layer, "moe", 4 * e * routed * h, 4 * e * routed * h)
         for _ in range(2):
             self._exchange(layer, e * routed * h, e * n * h)
-        if self.traits.waits_for_routing:
-            for which, count in ((FORWARD, 1.0), (INPUT, 0.5)):
-                for at in self._rows(layer, which, "moe"):
-                    self.table.num_waits[at] += count
         local = experts.num_experts / plan.ep
         per_expert = max(
             1.0, routed * plan.ep * (plan.etp if not self.machine.is_tpu else 1) / experts.num_experts
@@ -349,8 +346,8 @@ class LayerWriter:
 
     # Rows
 
-    def _layer(self, num_ops: float, by_rank: int = 0) -> LayerOps:
-        eager = self.traits.is_eager
+    def _layer(self, num_ops: float, by_rank: int = 0, *, is_eager: bool | None = None) -> LayerOps:
+        eager = self.traits.is_eager if is_eager is None else is_eager
         shares = (1.0, 1.2, 0.4, 0.0)
         segments = [
             self.table.segment(self.machine, share * num_ops, share * by_rank, is_eager=eager) for share in shares

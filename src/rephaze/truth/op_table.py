@@ -22,9 +22,8 @@ class OpTable:
     """By segment: kernels started one after another."""
     num_ranks: list[float] = field(default_factory=list)
     """By segment: ranks that every collective starts operators for."""
-    num_waits: list[float] = field(default_factory=list)
-    """By segment: how often the host waits for what the device found."""
     is_eager: list[bool] = field(default_factory=list)
+    """By segment: the host starts one operator after another, and cannot run ahead."""
     products: list[tuple[float, ...]] = field(default_factory=list)
     """Segment, m, n, k, count, bits, is grouped."""
     attention: list[tuple[float, ...]] = field(default_factory=list)
@@ -37,7 +36,6 @@ class OpTable:
     def segment(self, machine: Machine, num_ops: float, num_ranks: float, *, is_eager: bool) -> int:
         """A new one."""
         self.num_ranks.append(num_ranks)
-        self.num_waits.append(0.0)
         self.machines.append(machine)
         self.num_ops.append(num_ops)
         self.is_eager.append(is_eager)
@@ -59,7 +57,6 @@ class OpColumns:
         self.num_segments = len(table.machines)
         self.num_ops_s = np.array(table.num_ops)
         self.num_ranks_s = np.array(table.num_ranks)
-        self.num_waits_s = np.array(table.num_waits)
         self.is_eager_s = np.array(table.is_eager)
         self.family_s = [machine.family for machine in table.machines]
         self.power_s = np.array([machine.power_ratio for machine in table.machines])

@@ -26,7 +26,6 @@ def segment_times(ops: OpColumns, c: Constants) -> Column:
     np.add.at(total, ops.attention_segment, attention_times(ops, c))
     np.add.at(total, ops.move_segment, move_times(ops, c))
     np.add.at(total, ops.send_segment, send_times(ops, c))
-    total += ops.num_waits_s * c["routing_s"]
     num_ops = ops.num_ops_s + ops.num_ranks_s * c["rank_operators"]
     least = (
         num_ops

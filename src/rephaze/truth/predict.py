@@ -29,8 +29,8 @@ from rephaze.types.full import (
 )
 from rephaze.types.placement import LayerLink, Optimizer, PrecisionPolicy, TiedWeights
 
-MEMORY_DOUBT = 1.15
-"""By which our count of memory may be too high."""
+MEMORY_DOUBT = 1.0
+"""Of a device's memory, what a run that is known to have fitted may take by our count."""
 
 
 @dataclass(slots=True)

@@ -25,7 +25,7 @@ class Traits:
     keeps_weight_gradients: bool
     """At 16 bits, whatever the other products have."""
     waits_for_routing: bool
-    """The host must know how many tokens each expert gets before it goes on (no fixed capacity)."""
+    """The host must know how many tokens each expert gets before it goes on: it cannot run ahead of the device."""
     sends_once: bool
     """Tokens go once to each device or node that wants them (DeepEP, HybridEP)."""
     sends_whole: bool
@@ -81,9 +81,9 @@ def traits_of(run: MeasuredRun, machine: Machine) -> Traits:
         is_dropless=not re.search("token drop|capacity factor", run.notes),
         keeps_weight_gradients=machine.is_tpu and run.facts.get("precision") == "int8",
         waits_for_routing=not machine.is_tpu
-        and not re.search("token drop|capacity factor|HybridEP|DeepEP|CUDA graph", run.notes),
+        and not re.search("token drop|capacity factor|HybridEP|CUDA graph", run.notes),
         sends_once=bool(re.search("DeepEP|HybridEP", run.notes)) or source.startswith("NeMo Megatron-Bridge 26"),
-        sends_whole=source.startswith(("BigScience", "vTrain")),
+        sends_whole=source.startswith("BigScience"),
         tensors_by_block=9 if run.is_sweep or source.startswith("InternEvo") else 1,
         cuts_by_work=run.is_sweep,
         starts_by_rank=run.is_sweep

@@ -145,3 +145,50 @@ def _row_record(row: ValidatedRow) -> dict[str, Any]:
     if row.predicted_s is None:
         return record | {"reason": row.reason}
     return record | {"predicted_s": row.predicted_s}
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ExpectedError:
+    """What measured runs near a plan say about its price."""
+
+    num_rows: int
+    family: str
+    """Of chips; a searched chip has its template's."""
+    sources: tuple[str, ...]
+    measured_over_ideal_low: float
+    """Measured time over the price at data-sheet rates: the tenth part of the rows from below."""
+    measured_over_ideal: float
+    """The median."""
+    measured_over_ideal_high: float
+    """The tenth part from above."""
+    calibrated_error: float
+    """Mean absolute error of the calibrated physics on these rows, a share."""
+
+    def sentence(self) -> str:
+        """For a reader."""
+        return (
+            f"measured runs near this ({self.num_rows}, chips of family {self.family}) took "
+            f"{self.measured_over_ideal:.2f} times what data-sheet rates give "
+            f"({self.measured_over_ideal_low:.2f} to {self.measured_over_ideal_high:.2f}); "
+            f"calibrated physics is off by {100 * self.calibrated_error:.0f} % on them"
+        )
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Stability:
+    """Whether a choice of plan would stay under the error that predictions have."""
+
+    num_plans: int
+    """The chosen one and the best under other choices."""
+    num_draws: int
+    share_near_best: float
+    """Of draws in which the chosen plan is within 2 % of the best."""
+    spread: float
+    """Standard deviation of the error between plans of one group of measured runs, as a natural logarithm."""
+
+    def sentence(self) -> str:
+        """For a reader."""
+        return (
+            f"under the error between plans of measured groups ({100 * self.spread:.0f} %) this plan stays within "
+            f"2 % of the best of {self.num_plans} in {100 * self.share_near_best:.0f} % of draws"
+        )
