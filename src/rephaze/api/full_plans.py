@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from rephaze.api.expected_errors import NOTHING_NEAR
 from rephaze.api.full_views import MEMORY_PARTS, answer_blocks
+from rephaze.api.placed_from import PlacedFrom
 from rephaze.api.present import Block, Shown
 from rephaze.types.full import DeviceMemory, FullGraph, FullLimits, FullPlan, FullPrice, FullProblem, TimeCauses
 from rephaze.types.truth import ExpectedError, Stability
@@ -54,6 +55,8 @@ class FullAnswer(Shown):
     """What measured runs near the plan say of its price; None of a judged plan: none is near."""
     stability: Stability | None = None
     """Whether the plan would still be chosen under the error that predictions have."""
+    source: PlacedFrom | None = None
+    """Which model on which chip, if the problem was made from them."""
 
     @property
     def plan(self) -> FullPlan | None:

@@ -11,6 +11,7 @@ from rephaze.api.present import Block, Shown
 from rephaze.api.search_results import BestDesign, Exploration, Tradeoffs, Verification, shown_as
 from rephaze.errors import MissingExtraError, SpecError
 from rephaze.types.checks import check_choice
+from rephaze.types.launch import ExportTarget
 from rephaze.types.run_record import RunInfo
 from rephaze.types.search import SearchSettings
 from rephaze.types.stopping import UNSTOPPED, StopSignal
@@ -18,6 +19,7 @@ from rephaze.types.stopping import UNSTOPPED, StopSignal
 if TYPE_CHECKING:
     import pandas as pd
 
+    from rephaze.api.exports import Exported
     from rephaze.study.settle_budgets import BudgetProgress as BudgetProgress
     from rephaze.study.settle_budgets import OnBudget as OnBudget
 
@@ -143,7 +145,8 @@ class Run(Shown):
 
         Args:
             out: File to write; replaced if it is there.
-            table: ``evaluations``, ``plans``, ``stages``, ``bounds``, ``designs``, ``boxes`` or ``incumbents``.
+            table: ``evaluations``, ``plans``, ``stages``, ``bounds``, ``designs``, ``boxes``, ``systems``
+                or ``incumbents``.
             file_format: ``csv`` or ``parquet`` (extra ``[parquet]``); None: by the ending of the file's name.
         """
         from rephaze.store.export import FileFormat, export_table
@@ -154,6 +157,22 @@ class Run(Shown):
         chosen = FileFormat(export_format(Path(out), file_format))
         with RunStore.read(self.folder) as store:
             return export_table(store, TableName(table), Path(out), chosen)
+
+    def export_plan(self, to: str, out: str | Path | None = None, *, model: str | None = None) -> Exported:
+        """The winner's plan as settings of a framework or as a trace, its chip, or the run as JSON.
+
+        Args:
+            to: As in ``rephaze.export_plan``, but for tables, which ``export`` writes.
+            out: File to write; None: only give what would be written.
+            model: Whose plan, where the run has several models.
+        """
+        from rephaze.api.run_exports import export_run
+
+        check_choice("to", to, [str(one) for one in ExportTarget if not one.is_table])
+        found = export_run(self, ExportTarget(to), model)
+        if out is not None:
+            found.write(out)
+        return found
 
     def to_dataframe(self, table: str = "evaluations") -> pd.DataFrame:
         """One table of the run as a pandas data frame (extra ``[dataframe]``); columns carry their units.

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from rephaze.cli.output import ExitCode, JsonOption, print_json, stdout, step_status
-from rephaze.cli.tables import filled, new_table, print_table
+from rephaze.cli.output import ExitCode, JsonOption, print_json, stdout, step_status, styled
+from rephaze.cli.tables import print_content
 
 if TYPE_CHECKING:
     from rephaze.api.search_results import Verification
@@ -48,14 +48,7 @@ def verify(
 
 
 def _show(run: Path, found: Verification) -> None:
-    from rich.markup import escape
-
     from rephaze.api.search_views import check_table, verdict
 
-    content = check_table(found)
-    table = filled(new_table(escape(str(run))), replace(content, rows=()))
-    for name, passed, num_checked, detail in content.rows:
-        mark = "[green]pass[/]" if passed == "pass" else "[bold red]FAIL[/]"
-        table.add_row(escape(name), mark, num_checked, escape(detail))
-    print_table(table)
-    stdout.print(f"[{'green' if found.holds else 'bold red'}]{verdict(found)}[/]", highlight=False)
+    print_content(replace(check_table(found), title=str(run)))
+    stdout.print(styled((verdict(found), "green" if found.holds else "bold red")))

@@ -125,18 +125,18 @@ def test_parquet_says_what_run_it_is_from(filled, tmp_path):
 def test_without_pyarrow_the_extra_is_named_and_nothing_written(filled, tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     with pytest.raises(MissingExtraError, match=r"pip install 'rephaze\[parquet\]'"):
-        export_table(filled, TableName.PLANS, tmp_path / "out" / "t.parquet", PARQUET)
-    assert not (tmp_path / "out").exists()
+        export_table(filled, TableName.PLANS, tmp_path / "t.parquet", PARQUET)
+    assert not list(tmp_path.glob("*t.parquet*"))
 
 
 def test_a_failed_export_leaves_the_old_file(filled, tmp_path):
     target = tmp_path / "out" / "t.csv"
     target.parent.mkdir()
-    target.write_text("old")
+    target.write_text("design,old")
     filled._connection.execute("UPDATE evaluations SET evaluation = '{' WHERE design = 3")
     with pytest.raises(Exception, match="damaged"):
         export_table(filled, TableName.PLANS, target, CSV)
-    assert target.read_text() == "old"
+    assert target.read_text() == "design,old"
     assert list(target.parent.iterdir()) == [target]
 
 
@@ -167,7 +167,7 @@ def test_a_full_device_is_told_in_one_line(filled, tmp_path):
 
 @pytest.mark.parametrize(
     ("out", "said"),
-    [("run.db", "belongs to the run itself"), ("missing/t.csv", "cannot be written"), (".", "is a folder")],
+    [("run.db", "is read by this command"), ("missing/t.csv", "cannot be written"), (".", "is a folder")],
 )
 def test_where_nothing_can_be_written_is_told_in_one_line(filled, folder, out, said):
     with pytest.raises(FileError, match=said):

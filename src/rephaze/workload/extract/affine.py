@@ -13,6 +13,10 @@ from rephaze.workload.extract.trace import Trace, TracedOp, TracedTensor
 ONE = Affine(1)
 
 
+class DifferentOperatorsError(UnsupportedError):
+    """The number of samples decides which operators run, as where a model goes through them one by one."""
+
+
 @dataclass(slots=True)
 class AffineTrace:
     """A trace whose sizes hold for every microbatch."""
@@ -90,7 +94,7 @@ def _refuse_different(first: Trace, second: Trace) -> None:
         if not same:
             names = [op.target if op is not None else "nothing" for op in (one, two)]
             where = (one or two).module or "the model"
-            raise UnsupportedError(
+            raise DifferentOperatorsError(
                 f"the model runs different operators for {first.microbatch} and {second.microbatch} samples: "
                 f"number {number} in {where} is {names[0]} and {names[1]}"
             )
