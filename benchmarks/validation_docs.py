@@ -152,7 +152,8 @@ def _ranking_line(name: str, groups: list[GroupRanking]) -> str:
     return (
         f"{name}, {len(groups)} groups: tau {median(one.tau for one in groups):.2f} in the median; the plan we "
         f"would pick is {_percent(median(regrets))} % slower than the best measured one in the median, "
-        f"{_percent(fmean(regrets))} % in the mean; the best of our first three {_percent(fmean(three))} % in the mean."
+        f"{_percent(fmean(regrets))} % in the mean; the best of our first three {_percent(fmean(three))} % in the "
+        "mean."
     )
 
 

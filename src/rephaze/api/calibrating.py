@@ -34,7 +34,7 @@ class Calibration:
 
 def calibrate(paths: Sequence[str | Path], *, num_steps: int = 3) -> Calibration:
     """Fits the constants to the scored rows of these tables, and judges them with models and sources left out."""
-    from rephaze.truth.calibrate import FitProblem, fitted_rows, source_errors
+    from rephaze.truth.calibrate import FitProblem, fit_memory, fitted_rows, source_errors
     from rephaze.truth.calibration_file import calibration_text
     from rephaze.truth.constants import calibrated, load_constants
     from rephaze.truth.run_file import read_runs
@@ -42,10 +42,11 @@ def calibrate(paths: Sequence[str | Path], *, num_steps: int = 3) -> Calibration
     constants = load_constants()
     runs = [run for path in paths for run in read_runs(Path(path))]
     fit = FitProblem(fitted_rows(runs), constants).fit(num_steps, calibrated())
+    values = fit.values | fit_memory(runs, fit.values)
     return Calibration(
-        values=fit.values,
+        values=values,
         in_sample=source_errors(fit, fit.predicted_s),
         model_left_out=source_errors(fit, fit.left_out(lambda run: run.model)),
         source_left_out=source_errors(fit, fit.left_out(lambda run: run.source)),
-        text=calibration_text(constants, fit.values),
+        text=calibration_text(constants, values),
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -11,6 +12,8 @@ from rephaze.types.full import FullGraph, FullLimits, FullPlan, FullProblem, Sha
 if TYPE_CHECKING:
     from rephaze.api.full_plans import FullAnswer
     from rephaze.truth.nearness import PlanFeatures
+    from rephaze.types.search import ModelPlan
+    from rephaze.types.truth import ExpectedError
 
 NOTHING_NEAR = "no measured run is near this"
 
@@ -32,6 +35,30 @@ def with_expected_error(answer: FullAnswer, chip: Chip) -> FullAnswer:
     return replace(
         answer, expected=expected_error(family, features), is_judged=True, stability=stability(times, plans)
     )
+
+
+def expected_of_search(plans: Sequence[ModelPlan]) -> dict[str, ExpectedError | None]:
+    """By model, what measured runs near its plan say; a searched chip has its template's family."""
+    from rephaze.truth.nearness import TEMPLATE_FAMILY, PlanFeatures, expected_error
+
+    found = {}
+    for plan in plans:
+        features = PlanFeatures(
+            tp=plan.tp,
+            pp=plan.pp,
+            cp=plan.cp,
+            ep=plan.ep,
+            shards_weights=plan.sharding is Sharding.WEIGHTS,
+            num_params=0.0,
+            num_devices=plan.num_devices,
+        )
+        found[plan.model] = expected_error(TEMPLATE_FAMILY, features)
+    return found
+
+
+def expected_sentence(near: ExpectedError | None) -> str:
+    """For a reader."""
+    return NOTHING_NEAR if near is None else near.sentence()
 
 
 def _rivals(problem: FullProblem) -> list[tuple[float, PlanFeatures]]:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from rephaze.truth.constants import Constant
 from rephaze.truth.op_table import OpColumns, OpTable
 from rephaze.truth.physics import Constants, segment_times
-from rephaze.truth.predict import Variant, best_prediction, predict_time, write_variants
+from rephaze.truth.predict import Variant, best_prediction, predict_time, predict_variant, write_variants
 from rephaze.truth.records import MeasuredRun
 
 Vector = NDArray[np.float64]
@@ -158,3 +158,37 @@ def source_errors(fit: Fit, predicted: Vector) -> dict[str, float]:
         errors.setdefault(run.source, []).append(float(error))
     means = {source: float(np.mean(found)) for source, found in sorted(errors.items())}
     return means | {"mean over sources": float(np.mean(list(means.values())))}
+
+
+def fit_memory(runs: Sequence[MeasuredRun], values: Constants) -> dict[str, float]:
+    """What an eager code base keeps, and how full a device may be: from sweeps that list failures."""
+    table, sweep = OpTable(), [run for run in runs if run.is_sweep and not run.reason]
+    found = []
+    for run in sweep:
+        try:
+            found.append((run, write_variants(run, table)[0]))
+        except LookupError:
+            continue
+    if not any(run.status == "oom" for run, _ in found):
+        return {}
+    seconds = segment_times(table.columns(), values)
+    kept = {}
+    for factor in (1.0, 2.0):
+        predicted = [
+            predict_variant(variant, seconds, dict(values) | {"eager_kept": factor}) for _, variant in found
+        ]
+        first = np.array([one.first_device_bytes for one in predicted])
+        kept[factor] = first, np.array([one.device_bytes for one in predicted])
+    measured = np.array([run.measured_bytes or np.nan for run, _ in found])
+    failed = np.array([run.status == "oom" for run, _ in found])
+    size = np.array([variant.machine.memory_bytes for _, variant in found])
+    best: tuple[float, dict[str, float]] = (np.inf, {})
+    for factor in np.arange(1.1, 1.61, 0.01):
+        first, fullest = ((2 - factor) * kept[1.0][at] + (factor - 1) * kept[2.0][at] for at in (0, 1))
+        error = float(np.nanmedian(np.abs(first / measured - 1)))
+        for share in np.arange(0.8, 0.96, 0.005):
+            wrong = float(np.mean((fullest > share * size) != failed))
+            # A plan wrongly judged weighs as much as an error of twice its share.
+            if error + 2 * wrong < best[0]:
+                best = error + 2 * wrong, {"eager_kept": float(factor), "usable_share": float(share)}
+    return best[1]

@@ -165,9 +165,9 @@ class LayerWriter:
         flops = 2.0 * self.microbatch * s * reach * heads * (key_dim + value_dim) / plan.cp
         if plan.cp > 1 and not self.traits.is_cp_balanced:
             flops *= 2 - 1 / plan.cp
-        kind = self.traits.attention_kind
-        self._attend(layer, FORWARD, flops, kind, piece="attention")
-        self._attend(layer, INPUT, 2.5 * flops, kind)
+        keys = min(s / plan.cp, shape.window) if is_windowed else s / plan.cp
+        self._attend(layer, FORWARD, flops, keys, piece="attention")
+        self._attend(layer, INPUT, 2.5 * flops, keys)
 
     def _feed_forward(self, layer: LayerOps, ffn: float, name: str) -> None:
         shape, plan = self.shape, self.plan
@@ -391,9 +391,9 @@ class LayerWriter:
         for at in self._rows(layer, which, piece):
             self.table.products.append((at, m, n, k, count, bits, is_grouped))
 
-    def _attend(self, layer: LayerOps, which: int, flops: float, kind: int, piece: str = "") -> None:
+    def _attend(self, layer: LayerOps, which: int, flops: float, keys: float, piece: str = "") -> None:
         for at in self._rows(layer, which, piece):
-            self.table.attention.append((at, flops, kind))
+            self.table.attention.append((at, flops, self.traits.attention_kind, keys))
 
     def _move(self, layer: LayerOps, which: int, num_bytes: float, piece: str = "") -> None:
         for at in self._rows(layer, which, piece):

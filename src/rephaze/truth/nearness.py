@@ -50,14 +50,17 @@ class PlanFeatures:
     ep: int
     shards_weights: bool
     num_params: float
+    """0: not known, and then not looked at."""
     num_devices: int
 
     def distance(self, other: PlanFeatures) -> float:
         """One for each way of cutting that only one has; sizes that differ by 16 count as much."""
         cuts = ("tp", "pp", "cp", "ep")
-        far = sum((getattr(self, cut) > 1) != (getattr(other, cut) > 1) for cut in cuts)
+        far: float = sum((getattr(self, cut) > 1) != (getattr(other, cut) > 1) for cut in cuts)
         far += self.shards_weights != other.shards_weights
-        sizes = abs(log2(self.num_params / other.num_params)) + abs(log2(self.num_devices / other.num_devices))
+        sizes = abs(log2(self.num_devices / other.num_devices))
+        if self.num_params and other.num_params:
+            sizes += abs(log2(self.num_params / other.num_params))
         return far + sizes / 4
 
 

@@ -27,7 +27,7 @@ class OpTable:
     products: list[tuple[float, ...]] = field(default_factory=list)
     """Segment, m, n, k, count, bits, is grouped."""
     attention: list[tuple[float, ...]] = field(default_factory=list)
-    """Segment, flops, kind (see ``ATTENTION_KINDS``)."""
+    """Segment, flops, kind (see ``ATTENTION_KINDS``), keys a query sees at most."""
     moves: list[tuple[float, ...]] = field(default_factory=list)
     """Segment, bytes, whether an eager code base moves more of them."""
     sends: list[tuple[float, ...]] = field(default_factory=list)
@@ -78,9 +78,10 @@ class OpColumns:
         self.product_gain = flops[self.product_segment, column] / self.product_flops_16
         self.product_cores = cores[self.product_segment]
         self.product_arrays = arrays[self.product_segment]
-        attention = _array(table.attention, 3)
+        attention = _array(table.attention, 4)
         self.attention_segment = attention[0].astype(int)
         self.attention_flops, self.attention_kind = attention[1], attention[2].astype(int)
+        self.attention_keys = attention[3]
         self.attention_peak = flops[self.attention_segment, 0]
         moves = _array(table.moves, 3)
         self.move_segment, self.move_bytes, self.is_eager_move = moves[0].astype(int), moves[1], moves[2] > 0

@@ -67,19 +67,24 @@ def product_times(ops: OpColumns, c: Constants) -> Column:
     )
     work = np.where(is_array, padded, best)
     moved = (2 * ops.m * ops.n + ops.bits / 8 * (ops.m * ops.k + ops.n * ops.k)) * ops.count
-    return np.maximum(work / rate, moved / (ops.hbm_s[ops.product_segment] * c["memory_rate"]))
+    found: Column = np.maximum(work / rate, moved / (ops.hbm_s[ops.product_segment] * c["memory_rate"]))
+    return found
 
 
 def attention_times(ops: OpColumns, c: Constants) -> Column:
     """Of fused attention."""
     share = np.array([c["attention_" + kind.replace("-", "_")] for kind in ATTENTION_KINDS])[ops.attention_kind]
-    return ops.attention_flops / (ops.attention_peak * share)
+    # Every query's first block of keys finds the pipeline empty.
+    longer = 1 + c["attention_start"] / ops.attention_keys
+    found: Column = ops.attention_flops * longer / (ops.attention_peak * share)
+    return found
 
 
 def move_times(ops: OpColumns, c: Constants) -> Column:
     """Of what moves through memory and computes little."""
     more = np.where(ops.is_eager_move, c["eager_moves"], 1.0)
-    return more * ops.move_bytes / (ops.hbm_s[ops.move_segment] * c["memory_rate"])
+    found: Column = more * ops.move_bytes / (ops.hbm_s[ops.move_segment] * c["memory_rate"])
+    return found
 
 
 def send_times(ops: OpColumns, c: Constants) -> Column:
@@ -90,4 +95,5 @@ def send_times(ops: OpColumns, c: Constants) -> Column:
     start = np.where(is_tpu, 0.2, 1.0) * c["message_s"]
     inner = ops.inner_bytes / link + ops.inner_messages * start
     outer = ops.outer_bytes / network + ops.outer_messages * c["message_s"]
-    return (inner + outer) * np.where(ops.is_overlapped, c["exposed_share"], 1.0)
+    found: Column = (inner + outer) * np.where(ops.is_overlapped, c["exposed_share"], 1.0)
+    return found

@@ -222,6 +222,7 @@ def _further_filled(variant: Variant, seconds: Column) -> float:
 def placed(variant: Variant, seconds: Column, c: Constants) -> tuple[FullProblem, FullGraph, FullPlan]:
     """The run as the planner writes it down, with these times of segments."""
     plan, machine, traits, run = variant.plan, variant.machine, variant.traits, variant.run
+    microbatch = plan.microbatch or 1
     cluster = _cluster(plan, machine, c, is_ethernet=traits.is_ethernet)
     slow = _interference(variant, cluster, c)
     embedding = _full_layer(variant.embedding, "embedding", seconds, variant, is_block=False, slow=0.0)
@@ -238,12 +239,12 @@ def placed(variant: Variant, seconds: Column, c: Constants) -> tuple[FullProblem
         for kind in variant.kinds
     ]
     layers = (embedding, *(kinds[at] for at in variant.blocks), head)
-    sent = 2.0 * plan.microbatch * run.shape.seq / plan.cp * run.shape.hidden
+    sent = 2.0 * microbatch * run.shape.seq / plan.cp * run.shape.hidden
     sent /= 1 if traits.sends_whole else plan.tp
     # Layers form a chain; only what leaves a stage is ever sent.
     ends = [blocks[-1] + 1 if blocks else 0 for blocks in variant.stages[:-1]]
     links = tuple(LayerLink(src=at, dst=at + 1, payload_bytes=sent) for at in ends)
-    tied = ()
+    tied: tuple[TiedWeights, ...] = ()
     if run.shape.is_tied and plan.pp > 1:
         tied = (TiedWeights(layers=(0, len(layers) - 1), param_bytes=embedding.param_bytes),)
     etp = plan.etp if run.shape.experts else 1
@@ -253,7 +254,7 @@ def placed(variant: Variant, seconds: Column, c: Constants) -> tuple[FullProblem
         ep=plan.ep,
         etp=etp,
         sp=plan.sp,
-        microbatch=plan.microbatch,
+        microbatch=microbatch,
         layers=layers,
         links=links,
         tied=tied,
@@ -275,7 +276,7 @@ def placed(variant: Variant, seconds: Column, c: Constants) -> tuple[FullProblem
         etp=etp,
         sp=plan.sp,
         dp=plan.dp,
-        microbatch=plan.microbatch,
+        microbatch=microbatch,
         order=DeviceOrder.PP_OUTER,
         sharding=sharding,
         shard_group=plan.shard_group,
