@@ -12,6 +12,7 @@ import typer
 from rephaze.cli import (
     area,
     bill,
+    calibrate,
     chips,
     compare,
     estimate,
@@ -30,6 +31,7 @@ from rephaze.cli import (
     sensitivity,
     space,
     support,
+    validate,
     verify,
 )
 from rephaze.cli.output import ExitCode, MisuseError, stderr, styled
@@ -65,6 +67,8 @@ _COMMANDS: tuple[ModuleType, ...] = (
     reproduce,
     report,
     verify,
+    validate,
+    calibrate,
     export,
     pareto,
 )
