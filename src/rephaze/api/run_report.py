@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from rephaze.api.measured_chips import is_comparable, measured_chips
 from rephaze.errors import RephazeError, RunError
+from rephaze.types.output_files import HTML_PAGE, check_output
 from rephaze.types.stopping import UNSTOPPED, StoppedError, StopSignal
 
 if TYPE_CHECKING:
@@ -38,9 +39,12 @@ def write_report(
     """
     from rephaze.report.search_plots import ExploredDesigns
     from rephaze.report.search_report import SearchRecords, write_search_report
+    from rephaze.search.systems import settings_of_design
     from rephaze.store.run_store import RunStore
 
-    with RunStore.read(run) as reader:
+    if out is not None:
+        check_output(out, HTML_PAGE)
+    with RunStore.read(run, whole=True) as reader:
         info, result, designs, held = reader.info(), reader.result(), reader.designs(), reader.known_chips()
         if result is None:
             raise RunError(f"{run}: holds no answer yet; finish its search with rephaze search ... --resume")
@@ -54,9 +58,10 @@ def write_report(
             bounds=reader.bounds(),
         )
         incumbents, reaches = reader.incumbents(), _reaches(reader, info, stop)
-    accounts, accounts_missing = _accounts(info.settings, result, stop)
-    blocks, missing = _blocks(info.settings, result, stop)
-    known = measured_chips(run, info, held, known_chips_s, stop) if result.chip else []
+    own = settings_of_design(info.settings, result.design)
+    accounts, accounts_missing = _accounts(own, result, stop)
+    blocks, missing = _blocks(own, result, stop)
+    known = measured_chips(run, info, own, held, known_chips_s, stop) if result.chip else []
     shown = result if result.design is None else replace(result, design=place.get(result.design))
     records = SearchRecords(
         info=info,

@@ -9,8 +9,17 @@ import typer
 
 from rephaze.cli.exporting import OutOption, ToOption, check_out, check_single, write_exported
 from rephaze.cli.nearest import show_nearest
-from rephaze.cli.output import JsonOption, exit_code_of, one_by_one, print_json, show_error, stdout, step_status
-from rephaze.errors import SpecError
+from rephaze.cli.output import (
+    JsonOption,
+    MisuseError,
+    exit_code_of,
+    one_by_one,
+    print_json,
+    refuse_given,
+    show_error,
+    stdout,
+    step_status,
+)
 
 if TYPE_CHECKING:
     from rephaze.api.plan_results import PlacedModel
@@ -23,6 +32,7 @@ def register(app: typer.Typer) -> None:
 
 
 def place(
+    ctx: typer.Context,
     problems: Annotated[
         list[str],
         typer.Argument(
@@ -73,10 +83,11 @@ def place(
     from rephaze.api.plans import place_problems
     from rephaze.api.problem_files import BadProblem
 
-    if chip is None and family is not None:
-        raise SpecError("--family", family, "is for a model with --chip", "problem files have options.family")
-    if chip is not None and len(problems) != 1:
-        raise SpecError("MODEL", problems, "must be one model with --chip")
+    if chip is None:
+        of_models = ["devices", "global_batch", "scenario", "family"]
+        refuse_given(ctx, of_models, "is for a model with --chip", "problem files say all of it themselves")
+    elif len(problems) != 1:
+        raise MisuseError("MODEL", problems, "must be one model with --chip")
     check_out(to, out, json=json)
     statuses = []
     with step_status("preparing the solver (compiled once, then cached)", quiet=json) as on_step:

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from rephaze.errors import FileError
 from rephaze.report.page import PLOT_CONFIG, plot_text
 from rephaze.types.latency import Engine
+from rephaze.types.output_files import HTML_PAGE, write_whole
 from rephaze.types.schedule import Mode, Schedule, ScheduleProblem
 
 _COLORS = {
@@ -93,7 +93,4 @@ def write_gantt_html(path: Path, charts: Sequence[tuple[str, ScheduleProblem, Sc
         + ("\n".join(bodies) or "<p>No schedule to show.</p>")
         + "</body></html>"
     )
-    try:
-        path.write_text(page, encoding="utf-8")
-    except OSError as error:
-        raise FileError(f"{path}: cannot be written ({error.strerror})") from None
+    write_whole(path, page, HTML_PAGE)

@@ -9,7 +9,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from rephaze.errors import FileError
+from rephaze.types.output_files import HTML_PAGE, write_whole
 
 # Whatever a page may come to hold, a browser that opens it asks the network for nothing.
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data: blob:"
@@ -96,11 +96,5 @@ def write_page(path: Path, *, title: str, lead: str, sections: Sequence[Section]
         f"<title>{escape(title)}</title><style>{style}</style><script>{get_plotlyjs()}</script></head>"
         f'<body><main><h1>{escape(title)}</h1><p class="lead">{escape(lead)}</p>{blocks}</main></body></html>'
     )
-    partial = path.with_suffix(path.suffix + ".part")
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        partial.write_text(page, encoding="utf-8")
-        partial.replace(path)
-    except OSError as error:
-        raise FileError(f"{path}: cannot be written ({error.strerror})") from None
+    write_whole(path, page, HTML_PAGE)
     return path

@@ -32,6 +32,7 @@ from rephaze.report.search_plots import (
     designs_figure,
     dropped_designs,
     fits_picture,
+    open_designs,
     progress_figure,
 )
 from rephaze.store.record_json import to_json
@@ -41,7 +42,19 @@ from rephaze.types.plan_account import PlanAccount
 from rephaze.types.run_record import Incumbent, RunInfo
 from rephaze.types.schedule import PassSchedule
 from rephaze.types.search import Aggregate, Certificate, Objective, SearchResult, SearchSettings, SearchStatus
-from rephaze.units import FLOPS_PER_TFLOPS, GB, GHZ, GIB, MIB, S_PER_US, UM2_PER_MM2
+from rephaze.types.system import ChosenSystem
+from rephaze.units import (
+    FLOPS_PER_TFLOPS,
+    GB,
+    GHZ,
+    GIB,
+    MIB,
+    MM2_PER_M2,
+    S_PER_US,
+    UM2_PER_MM2,
+    USD_PER_MUSD,
+    W_PER_MW,
+)
 
 _UNITS = {
     Objective.THROUGHPUT: "samples/s",
@@ -90,11 +103,17 @@ def write_search_report(path: Path, records: SearchRecords) -> Path:
     settings, result = records.info.settings, records.result
     lead = (
         f"Scenario {settings.scenario.name}: {settings.scenario.title}. "
-        f"{settings.scenario.cluster.num_devices:,} chips, global batch "
+        f"{_num_chips(records):,} chips, global batch "
         f"{settings.scenario.training.global_batch:,}, searched in {result.search_s:,.1f} s."
     )
     title = f"The best chip for {', '.join(settings.models)}"
     return write_page(path, title=title, lead=lead, sections=search_sections(records))
+
+
+def _num_chips(records: SearchRecords) -> int:
+    """Of the cluster: the answer's where the system was searched."""
+    system = records.result.system
+    return records.info.settings.scenario.cluster.num_devices if system is None else system.num_chips
 
 
 def search_sections(records: SearchRecords) -> list[Section]:
@@ -125,6 +144,35 @@ def objective_unit(settings: SearchSettings) -> str:
     return unit if len(settings.models) == 1 else f"{unit} ({_AGGREGATES[settings.aggregate]})"
 
 
+def _system(settings: SearchSettings, system: ChosenSystem) -> str:
+    """The cluster of the answer, and what it takes of the budget."""
+    budget = settings.budget
+
+    def taken(amount: float, limit: float, what: str) -> str:
+        return what if math.isinf(limit) else f"{what}, {amount / limit:.1%} of the budget"
+
+    return cards(
+        [
+            (f"{system.num_chips:,}", f"chips in nodes of {system.node_size:,}"),
+            (f"{system.clock_hz / GHZ:,.4g} GHz", f"clock, with {system.hbm}"),
+            (
+                f"{system.num_inside_links:g} + {system.num_outside_links:g}",
+                f"links of a chip inside and outside its node, {system.inside_bytes_per_s / GB:,.0f} and "
+                f"{system.outside_bytes_per_s / GB:,.0f} GB/s",
+            ),
+            (
+                f"{system.silicon_mm2 / MM2_PER_M2:.3g} m²",
+                taken(system.silicon_mm2, budget.silicon_mm2, "silicon of all chips"),
+            ),
+            (f"{system.power_w / W_PER_MW:.3g} MW", taken(system.power_w, budget.power_w, "drawn at most")),
+            (
+                f"{system.cost_usd / USD_PER_MUSD:.3g} million dollars",
+                taken(system.cost_usd, budget.cost_usd, "to make and join"),
+            ),
+        ]
+    )
+
+
 def _answer(settings: SearchSettings, result: SearchResult) -> str:
     text = _STATUS_TEXT[result.status]
     if result.reason:
@@ -143,6 +191,8 @@ def _answer(settings: SearchSettings, result: SearchResult) -> str:
             (f"{result.area_um2 / UM2_PER_MM2:,.1f} mm²", f"area, {result.area_um2 / limit_um2:.1%} of the limit"),
         ]
     )
+    if result.system is not None:
+        body += heading("The system") + _system(settings, result.system)
     body += heading("The chip")
     return body + cards(
         [
@@ -198,15 +248,16 @@ def _designs(records: SearchRecords) -> str:
     explored, settings = records.explored, records.info.settings
     if explored is None or not len(explored.chips):
         return paragraph("The run holds no designs.")
-    dropped = dropped_designs(explored)
+    dropped, left_open = dropped_designs(explored), open_designs(explored)
     solved = sum(item.is_exact and item.objective > 0 for item in explored.evaluations)
-    num_dropped = min(len(dropped), MAX_DROPPED)
-    note = f"{solved:,} designs solved exactly and {num_dropped:,} dropped ones at their upper bound. "
-    note += _not_drawn(records, len(explored.chips) - solved - num_dropped)
+    num_dropped, num_open = (min(len(some), MAX_DROPPED) for some in (dropped, left_open))
+    note = f"{solved:,} designs solved exactly and {num_dropped:,} dropped ones at their upper bound"
+    note += f", {num_open:,} left open at theirs. " if num_open else ". "
+    note += _not_drawn(records, len(explored.chips) - solved - num_dropped - num_open)
     left_out = [chip.name for chip in records.marked if not fits_picture(chip, explored.area_limit_um2)]
     if left_out:
         note += f" Known chips outside the picture: {', '.join(left_out)}."
-    if not solved and not dropped and not records.marked:
+    if not solved and not dropped and not left_open and not records.marked:
         return paragraph(f"None of the {len(explored.chips):,} designs has a plan to show.")
     unit = objective_unit(settings)
     plot = designs_figure(explored, records.result, unit, records.marked)
@@ -220,7 +271,7 @@ def _not_drawn(records: SearchRecords, num_unseen: int) -> str:
     is_open = records.result.status in (SearchStatus.FEASIBLE, SearchStatus.UNKNOWN)
     return (
         f"Not drawn: {num_unseen:,} designs that no plan fits, that a cheaper bound settled, or that are past the "
-        f"{MAX_DROPPED:,} best bounds" + (" or were not reached." if is_open else ".")
+        f"{MAX_DROPPED:,} best bounds" + (" or were left open." if is_open else ".")
     )
 
 
