@@ -1,4 +1,4 @@
-"""Compile every kernel there is, of all cost models, or read it from the cache: no benchmark should measure that."""
+"""Compile every kernel of all cost models, or read it from the cache: no benchmark should measure that."""
 
 from __future__ import annotations
 
