@@ -25,10 +25,16 @@ def register(app: typer.Typer) -> None:
 
 def sensitivity(
     models: Annotated[
-        list[str], typer.Argument(help="Zoo names (rephaze models) or graph files.", metavar="MODEL...")
-    ],
+        list[str] | None, typer.Argument(help="Zoo names (rephaze models) or graph files.", metavar="MODEL...")
+    ] = None,
     scenario: Annotated[
         str | None, typer.Option(help="default, coarse, paper, or a scenario file (.toml).")
+    ] = None,
+    run: Annotated[
+        Path | None,
+        typer.Option(
+            help="A finished run to take settings and answer from; its report shows the study then.", metavar="RUN"
+        ),
     ] = None,
     knob: Annotated[
         list[str] | None,
@@ -50,14 +56,15 @@ def sensitivity(
 
     Each line is a whole search, proven like any other: eleven of them unless --knob and --factor say less.
 
-    Example:  rephaze sensitivity gpt2-xl --knob hbm --knob area --html sensitivity.html
+    Examples:  rephaze sensitivity gpt2-xl --knob hbm --html page.html   |   rephaze sensitivity --run run1
     """
     from rephaze.api import sensitivity as study
 
     with step_progress(quiet=json_output) as on_step:
         found = study(
-            *models,
+            *(models or ()),
             scenario=scenario,
+            run=run,
             knobs=knob or (),
             factors=factor or (0.5, 2.0),
             num_workers=workers,

@@ -19,23 +19,41 @@ from rephaze.types.schedule import (
     ScheduleStatus,
     scheduled,
 )
-from rephaze.types.search import ModelPlan, SearchResult, SearchSettings
+from rephaze.types.search import ModelPlan, SearchSettings
 from rephaze.types.stopping import UNSTOPPED, StopSignal
 
 DIRECTIONS = ("forward", "backward")
 
 
-def block_schedules(
-    settings: SearchSettings, result: SearchResult, stop: StopSignal = UNSTOPPED
+def plan_passes(
+    settings: SearchSettings, chip: Chip, plan: ModelPlan, stop: StopSignal = UNSTOPPED
 ) -> tuple[PassSchedule, ...]:
-    """Forward and backward pass of each model's most repeated layer type on the winning chip; none without one.
+    """Forward and backward pass of every layer type of a model on a chip, the most repeated type first.
 
-    A model's layers are estimated and scheduled as the search did, at the degree and the microbatch size of its
-    plan. A model given as a file is read again: ``RephazeError`` if it is gone. ``StoppedError`` when cut.
+    Layers are estimated and scheduled as the search did, at the degree and the microbatch size of the plan. A
+    model given as a file is read again: ``RephazeError`` if it is gone. ``StoppedError`` when cut.
     """
-    if result.chip is None:
-        return ()
-    return tuple(one for plan in result.plans for one in _of_model(settings, result.chip, plan, stop))
+    scenario = scenario_of_plan(settings.scenario, plan)
+    work, solver = ModelWork(plan.model, scenario, stop), ChipSolver(chip, scenario, stop=stop)
+    unit = Unit(work.cuts[0], plan.microbatch, work.units[0].policy)
+    found = []
+    for kind, num_layers in Counter(work.layer_type_of).most_common():
+        for direction, name in enumerate(DIRECTIONS):
+            problem, schedule = _pass(work, solver, unit, kind, direction)
+            found.append(
+                PassSchedule(
+                    model=plan.model,
+                    layer=work.graph(unit.cut).layer_types[kind].name,
+                    direction=name,
+                    num_layers=num_layers,
+                    tp=plan.tp,
+                    microbatch=plan.microbatch,
+                    clock_hz=chip.clock_hz,
+                    problem=problem,
+                    schedule=schedule,
+                )
+            )
+    return tuple(found)
 
 
 def scenario_of_plan(scenario: Scenario, plan: ModelPlan) -> Scenario:
@@ -50,30 +68,6 @@ def scenario_of_plan(scenario: Scenario, plan: ModelPlan) -> Scenario:
         etp_degrees=None if scenario.training.etp_degrees is None else (plan.etp,),
     )
     return replace(scenario, training=training)
-
-
-def _of_model(settings: SearchSettings, chip: Chip, plan: ModelPlan, stop: StopSignal) -> list[PassSchedule]:
-    scenario = scenario_of_plan(settings.scenario, plan)
-    work, solver = ModelWork(plan.model, scenario, stop), ChipSolver(chip, scenario, stop=stop)
-    cut = work.cuts[0]
-    kind, num_layers = Counter(work.layer_type_of).most_common(1)[0]
-    found = []
-    for direction, name in enumerate(DIRECTIONS):
-        problem, schedule = _pass(work, solver, Unit(cut, plan.microbatch, work.units[0].policy), kind, direction)
-        found.append(
-            PassSchedule(
-                model=plan.model,
-                layer=work.graph(cut).layer_types[kind].name,
-                direction=name,
-                num_layers=num_layers,
-                tp=plan.tp,
-                microbatch=plan.microbatch,
-                clock_hz=chip.clock_hz,
-                problem=problem,
-                schedule=schedule,
-            )
-        )
-    return found
 
 
 def _pass(

@@ -11,11 +11,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import fields
 from pathlib import Path
-from typing import Self
+from typing import Self, TypeVar
 
 import numpy as np
 
-from rephaze.errors import RunError
+from rephaze.errors import FileError, RunError
 from rephaze.store.box_text import ranges_of
 from rephaze.store.failures import reported
 from rephaze.store.record_json import Json, from_json
@@ -23,11 +23,12 @@ from rephaze.store.schema import DB_NAME
 from rephaze.types.boxes import ClosedBox, OpenBox
 from rephaze.types.chip import ChipTable, FloatColumn
 from rephaze.types.comparison import ChipAnswer
-from rephaze.types.run_record import NOT_REMOVED, BoundTable, Incumbent, RunInfo, RunVersions
+from rephaze.types.run_record import NOT_REMOVED, BoundTable, Incumbent, RunInfo, RunPart, RunVersions
 from rephaze.types.search import Evaluation, SearchResult, SearchSettings
 
 ALL_MODELS = -1
 """In the bounds' table: bounds on the objective over all models."""
+PartT = TypeVar("PartT")
 CHIP_FIELDS = tuple(field.name for field in fields(ChipTable))
 
 
@@ -163,6 +164,21 @@ class RunReader:
         with self._reading():
             rows = self._connection.execute("SELECT answer FROM known_chips ORDER BY name").fetchall()
             return tuple(from_json(ChipAnswer, json.loads(text)) for (text,) in rows)
+
+    def part(self, name: RunPart, kind: type[PartT]) -> PartT | None:
+        """What was worked out beside the answer under this name, as a record of that kind; None if nothing was.
+
+        A part of another version of rephaze that no longer fits its record counts as none: it can be worked out
+        again.
+        """
+        with self._reading():
+            row = self._connection.execute("SELECT part FROM parts WHERE name = ?", (str(name),)).fetchone()
+        if row is None:
+            return None
+        try:
+            return from_json(kind, json.loads(row[0]))
+        except FileError:
+            return None
 
     @contextmanager
     def _reading(self) -> Iterator[None]:

@@ -122,6 +122,10 @@ MIGRATIONS: tuple[Migration, ...] = (
             )""",
         ),
     ),
+    Migration(
+        name="parts beside the answer",
+        statements=("CREATE TABLE parts (name TEXT PRIMARY KEY, part TEXT NOT NULL)",),
+    ),
 )
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
+from dataclasses import replace
 
 import numpy as np
 
@@ -15,12 +16,13 @@ from rephaze.hardware.space import within_limits
 from rephaze.search.evaluator import Preparation
 from rephaze.store.reader import RunReader
 from rephaze.study.yardstick import Yardstick
-from rephaze.types.boxes import FieldReach, Position
+from rephaze.types.boxes import FieldReach, FieldReaches, Position
+from rephaze.types.comparison import ChipAnswer
 from rephaze.types.search import SearchSettings
 from rephaze.types.stopping import UNSTOPPED, StoppedError, StopSignal
 
 
-def field_reaches(run: RunReader, budget_s: float = 0.0, stop: StopSignal = UNSTOPPED) -> tuple[FieldReach, ...]:
+def field_reaches(run: RunReader, budget_s: float = 0.0, stop: StopSignal = UNSTOPPED) -> FieldReaches:
     """One record for each field that a run by boxes varies; none of a run through a list, or without an answer.
 
     Args:
@@ -30,7 +32,7 @@ def field_reaches(run: RunReader, budget_s: float = 0.0, stop: StopSignal = UNST
     """
     closed, left, result = run.closed_boxes(), run.open_boxes(), run.result()
     if not (closed or left) or result is None or result.design is None:
-        return ()
+        return FieldReaches(fields=(), changed=())
     settings = run.info().settings
     grid = DesignGrid(settings.scenario.space)
     ends_bef = np.array([(box.first, box.last) for box in closed] + [(box.first, box.last) for box in left])
@@ -41,7 +43,8 @@ def field_reaches(run: RunReader, budget_s: float = 0.0, stop: StopSignal = UNST
     objective_d = np.array([item.objective for item in solved])
     answer = grid.position_of(result.design)
     known = {grid.position_of(item.design): item.objective for item in solved}
-    changed = known | _measured(settings, grid, answer, known, budget_s, stop)
+    measured = _measured(settings, grid, answer, known, budget_s, stop)
+    changed = known | {position: one.objective for position, one in measured.items()}
     found = []
     for f, name in enumerate(FIELDS):
         # Sides of another kind come last in the grid.
@@ -61,7 +64,12 @@ def field_reaches(run: RunReader, budget_s: float = 0.0, stop: StopSignal = UNST
                 position=order.index(answer[f]),
             )
         )
-    return tuple(found)
+    return FieldReaches(fields=tuple(found), changed=tuple(_without_stages(one) for one in measured.values()))
+
+
+def _without_stages(answer: ChipAnswer) -> ChipAnswer:
+    """Plans as a picture of many chips needs them."""
+    return replace(answer, plans=tuple(plan and replace(plan, stages=()) for plan in answer.plans))
 
 
 def _measured(
@@ -71,9 +79,9 @@ def _measured(
     known: Mapping[Position, float],
     budget_s: float,
     stop: StopSignal,
-) -> dict[Position, float]:
+) -> dict[Position, ChipAnswer]:
     """The winner with one field changed, the nearest values of all fields first, within a budget."""
-    found: dict[Position, float] = {}
+    found: dict[Position, ChipAnswer] = {}
     if budget_s <= 0:
         return found
     moves = [
@@ -85,7 +93,7 @@ def _measured(
         yardstick = Yardstick(Preparation(settings, stop))
         for _, _, position in sorted(move for move in moves if move[2] not in known):
             chip = grid.chip(grid.design_at(position))
-            found[position] = yardstick.with_searched_plans(chip).objective
+            found[position] = yardstick.with_searched_plans(chip)
             if len(found) == 1:
                 began = time.perf_counter()  # what loading took is nobody's fault
             if time.perf_counter() - began > budget_s:
