@@ -173,9 +173,16 @@
     const { from, to } = zooms.get(figure);
     setZoom(figure, from + part * (to - from), to + part * (to - from));
   };
+  // Where the inner drawing is on the screen: its own box would be that of all it holds, shown or not.
+  const boxOf = (inner) => {
+    const outer = inner.ownerSVGElement, box = outer.getBoundingClientRect();
+    const scale = box.width / outer.viewBox.baseVal.width;
+    const at = (name) => scale * Number(inner.getAttribute(name));
+    return { left: box.left + at("x"), top: box.top + at("y"), width: at("width"), height: at("height") };
+  };
   const partAt = (figure, clientX) => {
     const state = zooms.get(figure);
-    const box = state.inner.getBoundingClientRect();
+    const box = boxOf(state.inner);
     return state.from + (state.to - state.from) * Math.min(1, Math.max(0, (clientX - box.left) / box.width));
   };
   for (const figure of all(document, ".zoomable")) {
@@ -220,7 +227,7 @@
       tables.set(figure, dataOf(figure).trim().split("\n").slice(1).map((line) => line.split(",")));
     const state = zooms.get(figure);
     const at = state.last * partAt(figure, pointer.clientX);
-    const box = state.inner.getBoundingClientRect();
+    const box = boxOf(state.inner);
     const device = Math.floor((pointer.clientY - box.top) / box.height * Number(state.inner.dataset.rows)) + 1;
     const hit = tables.get(figure).find((row) => Number(row[0]) === device && Number(row[3]) <= at && at < Number(row[4]));
     if (!hit) return "";
