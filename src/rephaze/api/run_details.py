@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 
 FIELD_STEPS_S = 10.0
 """For measuring the winner with one field changed, when a search ends."""
+LATER_S = 2.0
+"""For that, and for baselines, if a run holds none when its page is written again."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -65,7 +67,7 @@ def complete_details(
     known: Sequence[ChipAnswer],
     held: RunDetails,
     *,
-    budget_s: float,
+    budget_s: float = 0.0,
     stop: StopSignal,
 ) -> RunDetails:
     """What a run holds and what was missing, which the run holds then, too.
@@ -78,10 +80,11 @@ def complete_details(
         result: Its answer.
         known: The known chips it holds.
         held: What it holds.
-        budget_s: For baselines and for neighbours of the winner, each; 0: none of them.
+        budget_s: For baselines, also for those that others left out for lack of time; 0: a little time for them if
+            the run holds none.
         stop: Ends the work; what is found by then counts.
     """
-    if result.chip is None or not _is_lacking(held, known):
+    if result.chip is None or (not budget_s and not _is_lacking(held, known)):
         return held
     found: dict[RunPart, object] = {}
     details = held
@@ -90,11 +93,11 @@ def complete_details(
         details = _with_winner(info, result, details, stop)
         found[RunPart.WINNER] = details.winner
     if comparable:
-        if details.fields is None and budget_s > 0:
-            details = _with_fields(run, details, budget_s, stop)
+        if details.fields is None:
+            details = _with_fields(run, details, FIELD_STEPS_S if budget_s else LATER_S, stop)
             found[RunPart.FIELDS] = details.fields
         before = details.baselines
-        details = _with_baselines(info, result, known, details, _within(budget_s, stop))
+        details = _with_baselines(info, result, known, details, _within(budget_s or LATER_S, stop))
         if details.baselines is not before:
             found[RunPart.BASELINES] = details.baselines
         details = _with_points(run, known, details)
@@ -174,7 +177,8 @@ def _with_baselines(
         # The last of a comparison is the search itself.
         own = [one for one in held.comparison.baselines[:-1] if not _is_known(one, names)]
     try:
-        own = own or near_baselines(info.settings, result, stop)
+        if held.comparison is None:
+            own += near_baselines(info.settings, result, stop, without=[one.name for one in own])
         listed = (*own, *known_as_baselines(known))
         done = {one.name for one in before.accounts}
         added = baseline_accounts(info.settings, [one for one in listed if one.name not in done], stop)

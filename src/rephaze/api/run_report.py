@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rephaze.api.measured_chips import measured_chips
-from rephaze.api.run_details import FIELD_STEPS_S, complete_details, read_details
+from rephaze.api.run_details import complete_details, read_details
 from rephaze.errors import RunError
 from rephaze.types.stopping import UNSTOPPED, StopSignal
 
@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from rephaze.types.search import SearchResult
 
 REPORT_NAME = "report.html"
-LATER_S = 2.0
-"""For baselines, and for the winner's neighbours, that a run does not hold when its page is written again."""
 
 
 def write_report(
@@ -32,8 +30,8 @@ def write_report(
     Args:
         run: The run's folder.
         out: The page; None: ``report.html`` in the folder.
-        known_chips_s: Time for measuring known chips that the run does not hold yet; then as much again is for
-            other things it lacks. 0: no chips, and a little for the others.
+        known_chips_s: Time for measuring known chips that the run does not hold yet, and as much again for other
+            baselines. 0: no chips, and a little for the others if it holds none.
         stop: When the page must do with what is there.
     """
     from rephaze.report.explored import ExploredDesigns
@@ -55,8 +53,7 @@ def write_report(
         )
         incumbents, kept = reader.incumbents(), read_details(reader)
     known = measured_chips(run, info, held, known_chips_s, stop) if result.chip else []
-    budget_s = max(known_chips_s, FIELD_STEPS_S) if known_chips_s > 0 else LATER_S
-    kept = complete_details(run, info, result, known, kept, budget_s=budget_s, stop=stop)
+    kept = complete_details(run, info, result, known, kept, budget_s=known_chips_s, stop=stop)
     shown = result if result.design is None else replace(result, design=place.get(result.design))
     records = SearchRecords(
         info=info,

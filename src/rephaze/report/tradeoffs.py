@@ -48,7 +48,7 @@ AGAINST = (
         axis=_AREA_AXIS,
         column=_AREA_COLUMN,
         of=_area_mm2,
-        near=(0.7, 1.15),
+        near=(0.85, 1.1),
     ),
     Against(
         key="energy",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Collection, Sequence
 
 from rephaze.measure.rule_plans import PlanRule
 from rephaze.search.evaluator import Preparation
@@ -13,43 +13,54 @@ from rephaze.study.baselines import (
     tpuv4_of,
 )
 from rephaze.study.yardstick import Yardstick
+from rephaze.types.chip import Chip
 from rephaze.types.comparison import TPUV4_EXPERT, Baseline, ChipAnswer
 from rephaze.types.placement import PlacementModel
 from rephaze.types.search import SearchResult, SearchSettings
 from rephaze.types.stopping import UNSTOPPED, StoppedError, StopSignal
 
 
-def near_baselines(settings: SearchSettings, result: SearchResult, stop: StopSignal = UNSTOPPED) -> list[Baseline]:
+def near_baselines(
+    settings: SearchSettings,
+    result: SearchResult,
+    stop: StopSignal = UNSTOPPED,
+    *,
+    without: Collection[str] = (),
+) -> list[Baseline]:
     """TPUv4 with an expert's plan and practitioners' rules, the winner with an expert's; as many as time allows.
 
-    What has no plan, such as a model no expert plan is published for, is among them with the reason.
+    What has no plan, such as a model no expert plan is published for, is among them with the reason. Those
+    named in ``without`` are passed over.
     """
     if result.chip is None:
         return []
+    left = [name for name in _names(settings) if name not in without]
     found: list[Baseline] = []
     try:
-        yardstick = Yardstick(Preparation(settings, stop))
-        for measure in _measures(yardstick, result):
-            found.append(measure())
+        yardstick = Yardstick(Preparation(settings, stop)) if left else None
+        for name in left:
+            assert yardstick is not None
+            found.append(_measured(yardstick, name, result.chip))
             stop.check()
     except StoppedError:
         pass
     return found
 
 
-def _measures(yardstick: Yardstick, result: SearchResult) -> list[Callable[[], Baseline]]:
-    tpuv4, winner = tpuv4_of(yardstick.settings.scenario.space), result.chip
-    assert winner is not None
-    is_full = yardstick.settings.scenario.placement_model is PlacementModel.FULL
+def _names(settings: SearchSettings) -> list[str]:
+    is_full = settings.scenario.placement_model is PlacementModel.FULL
+    rules = [f"tpuv4, {rule}" for rule in PlanRule] if is_full else []
+    return [TPUV4_EXPERT, *rules, SEARCHED_EXPERT]
 
-    def by_rule(rule: PlanRule) -> Callable[[], Baseline]:
-        return lambda: chip_with_rule_plans(yardstick, f"tpuv4, {rule}", tpuv4, rule)
 
-    return [
-        lambda: chip_with_expert_plans(yardstick, TPUV4_EXPERT, tpuv4),
-        *(by_rule(rule) for rule in PlanRule if is_full),
-        lambda: chip_with_expert_plans(yardstick, SEARCHED_EXPERT, winner),
-    ]
+def _measured(yardstick: Yardstick, name: str, winner: Chip) -> Baseline:
+    if name == SEARCHED_EXPERT:
+        return chip_with_expert_plans(yardstick, name, winner)
+    tpuv4 = tpuv4_of(yardstick.settings.scenario.space)
+    if name == TPUV4_EXPERT:
+        return chip_with_expert_plans(yardstick, name, tpuv4)
+    rule = next(rule for rule in PlanRule if name == f"tpuv4, {rule}")
+    return chip_with_rule_plans(yardstick, name, tpuv4, rule)
 
 
 def known_as_baselines(known: Sequence[ChipAnswer]) -> list[Baseline]:
