@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 # Pins for repeatable runs; `pip install rephaze` itself needs only the ranges in pyproject.toml.
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
-.PHONY: search test lint unit test-pythons hooks bench attack attack-mutations clean
+.PHONY: search test lint unit test-pythons hooks bench attack attack-mutations soak tampering clean
 
 # Ends with the chip, the plan, the certificate and the path of the report; each time a new run.
 search: $(VENV)/.core
@@ -54,6 +54,15 @@ attack: $(VENV)/.test
 # Puts known defects back, one at a time: the attack with fixed seeds must find each.
 attack-mutations: $(VENV)/.test
 	$(BIN)/pytest tests/attack/test_mutations.py -q
+
+# Searches killed, stopped, out of disk, with a second writer: all must end as undisturbed ones. Last lines: soak-summary.txt.
+SOAK_MINUTES ?= 60
+soak: $(VENV)/.test
+	$(BIN)/python -m tests.soak --minutes $(SOAK_MINUTES)
+
+# Tampers recorded runs in every way there is, and writes what told it into docs/verify.md.
+tampering: $(VENV)/.test
+	$(BIN)/python -m tests.tampering
 
 $(BIN)/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \

@@ -55,7 +55,8 @@ def explore(
         models: Names of ``list_models``, or graph files.
         scenario: ``default``, ``coarse``, ``paper`` or a scenario file.
         config: A run file; the arguments come on top of it.
-        changes: Single fields by section (``space``, ``cluster``, ``training``, ``search``).
+        changes: Single fields by section (``space``, ``cluster``, ``training``, ``search``, ``system``,
+            ``budget``).
         store: Folder to record the run in, for ``open_run``.
         resume: Go on with the run in ``store``.
         num_workers: Processes on this machine.
@@ -140,6 +141,8 @@ def compare(
 def sensitivity(
     *models: str,
     scenario: str | None = None,
+    config: str | Path | None = None,
+    changes: dict[str, dict[str, Any]] | None = None,
     run: str | Path | None = None,
     knobs: Sequence[str] = (),
     factors: Sequence[float] = (0.5, 2.0),
@@ -161,21 +164,33 @@ def sensitivity(
     Args:
         models: Names of ``list_models``, or graph files; not needed with ``run``.
         scenario: ``default``, ``coarse``, ``paper`` or a scenario file; not with ``run``.
-        run: Folder of a finished search to take settings and the unchanged answer from; its report shows the study
-            then.
-        knobs: What to change: ``hbm``, ``buffer``, ``inner-links``, ``outer-links``, ``area``; all that can matter
-            unless given.
+        config: A run file; the arguments come on top of it.
+        changes: Single fields by section, as in ``explore``.
+        run: Folder of a finished search to take settings and the unchanged answer from, instead of all these; its
+            report shows the study then.
+        knobs: What to change: ``hbm``, ``buffer``, ``inner-links``, ``outer-links``, ``area``; of a search with a
+            budget also ``power-budget``, ``usd-budget``, ``silicon-budget``; all that can matter unless given.
         factors: What each is multiplied by.
         num_workers: Processes of each search.
         time_limit_s: For each search.
         on_step: Told which search begins, and how far it is.
     """
+    from rephaze.search.settings import resolve_settings
     from rephaze.study.comparison import read_run
     from rephaze.study.sensitivity import study_sensitivity
 
     recorded = [] if run is None else [read_run(Path(run))]
+    if recorded:
+        if config is not None or any((changes or {}).values()):
+            given = str(config) if config is not None else changes
+            raise SpecError("config or changes", given, "come from the run", "leave them or the run away")
+        settings = _compared_settings(tuple(models), scenario, None, recorded)
+    else:
+        settings = resolve_settings(
+            tuple(models), config=None if config is None else Path(config), scenario=scenario, changes=changes
+        )
     found = study_sensitivity(
-        _compared_settings(tuple(models), scenario, None, recorded),
+        settings,
         base=recorded[0].result if recorded else None,
         knobs=tuple(knobs),
         factors=tuple(factors),

@@ -8,10 +8,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rephaze.api.present import Block, Shown
-from rephaze.errors import FileError, SpecError
+from rephaze.errors import SpecError
 from rephaze.types.checks import check_choice, check_count, did_you_mean
 from rephaze.types.cut import GraphCut
 from rephaze.types.graph import ContextForm, ModelGraph
+from rephaze.types.output_files import check_output
 
 if TYPE_CHECKING:
     from rephaze.workload.summary import ModelSummary as ModelSummary
@@ -196,9 +197,13 @@ def extract(
         training: With the backward pass.
         out: Graph file to write (``.json`` or ``.json.gz``), for all that take a model's name.
     """
+    from rephaze.workload.graph_file import GRAPH_FILE, write_graph
+
+    if out is not None:
+        check_output(Path(out), GRAPH_FILE, reads=(source, str(source).rpartition(":")[0]))
     graph = _extracted(str(source), seq_len, dtype=dtype, attention=attention, training=training)
     if out is not None:
-        _write(graph, Path(out))
+        write_graph(graph, Path(out))
     return as_model(graph)
 
 
@@ -244,13 +249,3 @@ def _extracted(source: str, seq_len: int | None, **options: Any) -> ModelGraph:
         "is not a config.json, MODULE.py:FUNCTION or zoo model",
         did_you_mean(source, ZOO_NAMES) or "see: rephaze models",
     )
-
-
-def _write(graph: ModelGraph, out: Path) -> None:
-    from rephaze.workload.graph_file import write_graph
-
-    if out.suffix not in (".json", ".gz"):
-        raise SpecError("out", str(out), "must end in .json or .json.gz")
-    if not out.absolute().parent.is_dir():
-        raise FileError(f"{out}: its folder does not exist")
-    write_graph(graph, out)

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
+from rephaze.api.placed_from import PlacedFrom
 from rephaze.api.present import Block, Shown
 from rephaze.types.placement import Placement, PlacementProblem, Plan, PricedPlan
 
@@ -33,6 +34,8 @@ class PlacedModel(Shown):
     """Passes of layers scheduled for it; None if the problem came with its times."""
     unproven_passes: tuple[UnprovenPass, ...] = ()
     """Those whose schedules are not proven shortest."""
+    source: PlacedFrom | None = None
+    """Which model on which chip, if the problem was made from them."""
 
     @property
     def status(self) -> str:

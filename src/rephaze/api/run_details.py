@@ -17,9 +17,9 @@ from rephaze.errors import RephazeError, RunError
 from rephaze.types.boxes import FieldReaches
 from rephaze.types.comparison import Baseline, ChipAnswer, Comparison
 from rephaze.types.pareto import ChipPoints
-from rephaze.types.plan_account import ExpectedErrors, RunBaselines, WinnerDetails
+from rephaze.types.plan_account import RunBaselines, WinnerDetails
 from rephaze.types.run_record import RunInfo, RunPart
-from rephaze.types.search import SearchResult
+from rephaze.types.search import SearchResult, SearchSettings
 from rephaze.types.sensitivity import Sensitivity
 from rephaze.types.stopping import StoppedError, StopSignal
 
@@ -44,7 +44,6 @@ class RunDetails:
     points: ChipPoints | None = None
     comparison: Comparison | None = None
     sensitivity: Sensitivity | None = None
-    expected: ExpectedErrors | None = None
 
 
 def read_details(reader: RunReader) -> RunDetails:
@@ -56,13 +55,13 @@ def read_details(reader: RunReader) -> RunDetails:
         points=reader.part(RunPart.POINTS, ChipPoints),
         comparison=reader.part(RunPart.COMPARISON, Comparison),
         sensitivity=reader.part(RunPart.SENSITIVITY, Sensitivity),
-        expected=reader.part(RunPart.EXPECTED_ERROR, ExpectedErrors),
     )
 
 
 def complete_details(
     run: Path,
     info: RunInfo,
+    settings: SearchSettings,
     result: SearchResult,
     known: Sequence[ChipAnswer],
     held: RunDetails,
@@ -77,6 +76,7 @@ def complete_details(
     Args:
         run: The run's folder.
         info: What the run is.
+        settings: Its settings, with the system of its answer.
         result: Its answer.
         known: The known chips it holds.
         held: What it holds.
@@ -90,17 +90,17 @@ def complete_details(
     details = held
     comparable = is_comparable(info)
     if details.winner is None:
-        details = _with_winner(info, result, details, stop)
+        details = _with_winner(settings, result, details, stop)
         found[RunPart.WINNER] = details.winner
     if comparable:
         if details.fields is None:
             details = _with_fields(run, details, FIELD_STEPS_S if budget_s else LATER_S, stop)
             found[RunPart.FIELDS] = details.fields
         before = details.baselines
-        details = _with_baselines(info, result, known, details, _within(budget_s or LATER_S, stop))
+        details = _with_baselines(settings, result, known, details, _within(budget_s or LATER_S, stop))
         if details.baselines is not before:
             found[RunPart.BASELINES] = details.baselines
-        details = _with_points(run, known, details)
+        details = _with_points(run, settings, known, details)
         found[RunPart.POINTS] = details.points
         keep_parts(run, found)
     elif details.fields is None:
@@ -138,11 +138,11 @@ def _within(budget_s: float, stop: StopSignal) -> StopSignal:
     return StopSignal(min(perf_counter() + budget_s, stop.deadline_s), stop.is_over)
 
 
-def _with_winner(info: RunInfo, result: SearchResult, held: RunDetails, stop: StopSignal) -> RunDetails:
+def _with_winner(settings: SearchSettings, result: SearchResult, held: RunDetails, stop: StopSignal) -> RunDetails:
     from rephaze.study.plan_accounts import winner_details
 
     try:
-        return replace(held, winner=winner_details(info.settings, result, stop))
+        return replace(held, winner=winner_details(settings, result, stop))
     except StoppedError:
         said = "There was no time left to price the plans again and schedule their layers: rephaze report does."
         return replace(held, winner_missing=said)
@@ -164,7 +164,7 @@ def _with_fields(run: Path, held: RunDetails, budget_s: float, stop: StopSignal)
 
 
 def _with_baselines(
-    info: RunInfo, result: SearchResult, known: Sequence[ChipAnswer], held: RunDetails, stop: StopSignal
+    settings: SearchSettings, result: SearchResult, known: Sequence[ChipAnswer], held: RunDetails, stop: StopSignal
 ) -> RunDetails:
     """Baselines that lack, and where the time of each goes."""
     from rephaze.study.near_baselines import known_as_baselines, near_baselines
@@ -178,10 +178,10 @@ def _with_baselines(
         own = [one for one in held.comparison.baselines[:-1] if not _is_known(one, names)]
     try:
         if held.comparison is None:
-            own += near_baselines(info.settings, result, stop, without=[one.name for one in own])
+            own += near_baselines(settings, result, stop, without=[one.name for one in own])
         listed = (*own, *known_as_baselines(known))
         done = {one.name for one in before.accounts}
-        added = baseline_accounts(info.settings, [one for one in listed if one.name not in done], stop)
+        added = baseline_accounts(settings, [one for one in listed if one.name not in done], stop)
     except RephazeError:  # a graph file that is gone: the page says so elsewhere
         return held
     if not added and {one.name for one in listed} == {one.name for one in before.baselines}:
@@ -194,10 +194,10 @@ def _is_known(one: Baseline, names: set[str]) -> bool:
     return one.answer is not None and one.answer.chip.name in names and one.name.endswith(", searched plan")
 
 
-def _with_points(run: Path, known: Sequence[ChipAnswer], held: RunDetails) -> RunDetails:
+def _with_points(run: Path, settings: SearchSettings, known: Sequence[ChipAnswer], held: RunDetails) -> RunDetails:
     from rephaze.store.run_store import RunStore
     from rephaze.study.run_points import run_points
 
     with RunStore.read(run) as reader:
         changed = held.fields.changed if held.fields else ()
-        return replace(held, points=run_points(reader, known, changed))
+        return replace(held, points=run_points(reader, settings, known, changed))

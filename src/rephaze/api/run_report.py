@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from rephaze.api.measured_chips import measured_chips
 from rephaze.api.run_details import complete_details, read_details
 from rephaze.errors import RunError
+from rephaze.types.output_files import HTML_PAGE, check_output
 from rephaze.types.stopping import UNSTOPPED, StopSignal
 
 if TYPE_CHECKING:
@@ -17,7 +18,8 @@ if TYPE_CHECKING:
     from rephaze.types.chip_items import ChipItems
     from rephaze.types.comparison import ChipAnswer
     from rephaze.types.scenario import Scenario
-    from rephaze.types.search import SearchResult
+    from rephaze.types.search import SearchResult, SearchSettings
+    from rephaze.types.truth import ExpectedError
 
 REPORT_NAME = "report.html"
 
@@ -38,7 +40,9 @@ def write_report(
     from rephaze.report.search_report import SearchRecords, write_search_report
     from rephaze.store.run_store import RunStore
 
-    with RunStore.read(run) as reader:
+    if out is not None:
+        check_output(out, HTML_PAGE)
+    with RunStore.read(run, whole=True) as reader:
         info, result, designs, held = reader.info(), reader.result(), reader.designs(), reader.known_chips()
         if result is None:
             raise RunError(f"{run}: holds no answer yet; finish its search with rephaze search ... --resume")
@@ -52,8 +56,9 @@ def write_report(
             bounds=reader.bounds(),
         )
         incumbents, kept = reader.incumbents(), read_details(reader)
-    known = measured_chips(run, info, held, known_chips_s, stop) if result.chip else []
-    kept = complete_details(run, info, result, known, kept, budget_s=known_chips_s, stop=stop)
+    own = _own_settings(info.settings, result)
+    known = measured_chips(run, info, own, held, known_chips_s, stop) if result.chip else []
+    kept = complete_details(run, info, own, result, known, kept, budget_s=known_chips_s, stop=stop)
     shown = result if result.design is None else replace(result, design=place.get(result.design))
     records = SearchRecords(
         info=info,
@@ -69,11 +74,20 @@ def write_report(
         points=kept.points,
         comparison=kept.comparison,
         sensitivity=kept.sensitivity,
-        expected=kept.expected,
-        items=_items(info.settings.scenario, result),
-        assumptions=_assumptions(info.settings.scenario),
+        expected=_expected(result),
+        items=_items(own.scenario, result),
+        assumptions=_assumptions(own.scenario),
     )
     return write_search_report(out or run / REPORT_NAME, records)
+
+
+def _own_settings(settings: SearchSettings, result: SearchResult) -> SearchSettings:
+    """The run's, with the system of its answer where systems were searched."""
+    if result.system is None:
+        return settings
+    from rephaze.search.systems import settings_of_design
+
+    return settings_of_design(settings, result.design)
 
 
 def _items(scenario: Scenario, result: SearchResult) -> list[ChipItems]:
@@ -85,6 +99,13 @@ def _items(scenario: Scenario, result: SearchResult) -> list[ChipItems]:
         return []
     model = scenario.space.area_model
     return [chip_items(result.chip, model), chip_items(preset_chip("tpuv4"), model)]
+
+
+def _expected(result: SearchResult) -> dict[str, ExpectedError | None]:
+    """By model, what measured runs near its plan say."""
+    from rephaze.api.expected_errors import expected_of_search
+
+    return expected_of_search(result.plans)
 
 
 def _assumptions(scenario: Scenario) -> tuple[Assumption, ...]:

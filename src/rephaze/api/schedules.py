@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +37,8 @@ class ScheduledPass(Shown):
     label: str
     problem: ScheduleProblem
     schedule: Schedule
+    clock_hz: float | None = None
+    """Of the chip it is for; None: a problem in cycles, of no chip."""
 
     @property
     def status(self) -> str:
@@ -130,7 +132,8 @@ def schedule_model(
     on_step("mapping operators")
     setting = as_chip(chip), as_scenario(scenario)
     found = layer_problems(str(model), *setting, tp=tp, microbatch=microbatch, layer=layer)
-    return ScheduledModel(passes=tuple(solve(label, problem) for label, problem in found))
+    clock_hz = setting[0].clock_hz
+    return ScheduledModel(passes=tuple(replace(solve(*one), clock_hz=clock_hz) for one in found))
 
 
 def schedule_problems(

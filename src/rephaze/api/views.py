@@ -185,12 +185,20 @@ def schedule_blocks(found: ScheduledPass) -> list[Block]:
     schedule = found.schedule
     if schedule.status is ScheduleStatus.INFEASIBLE:
         return [f"{found.label}: infeasible: {schedule.reason}"]
+    length, proof, rest = headline_parts(found)
+    return [f"{found.label}: {length}, {proof} {rest}", usage_sentence(found), start_table(found)]
+
+
+def headline_parts(found: ScheduledPass) -> tuple[str, str, str]:
+    """How long a schedule is, what is proven, and against which bound."""
+    schedule, clock_hz = found.schedule, found.clock_hz
+
+    def length(cycles: int) -> str:
+        return f"{cycles:,} cycles" + (f" ({cycles / clock_hz / S_PER_US:,.4g} us)" if clock_hz else "")
+
     proof = "proven optimal" if schedule.status is ScheduleStatus.OPTIMAL else f"gap {found.gap:.3%}"
-    headline = (
-        f"{found.label}: {schedule.makespan_cycles:,} cycles, {proof} (bound {schedule.bound_cycles:,}), "
-        f"{schedule.solve_s / S_PER_MS:.2f} ms"
-    )
-    return [headline, usage_sentence(found), start_table(found)]
+    solved = f"solved in {schedule.solve_s / S_PER_MS:.3g} ms"
+    return length(schedule.makespan_cycles), proof, f"(bound {schedule.bound_cycles:,} cycles); {solved}"
 
 
 def usage_sentence(found: ScheduledPass) -> str:

@@ -6,9 +6,10 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.table import Table
 
-from rephaze.cli.output import JsonOption, print_json, stdout
+from rephaze.api.present import TextTable
+from rephaze.cli.output import JsonOption, print_json
+from rephaze.cli.tables import print_content
 from rephaze.units import MIB, UM2_PER_MM2
 
 
@@ -38,19 +39,15 @@ def area(
             items = {f"{part}_um2": float(columns[part][row]) for part in columns if part != "total"}
             print_json({"area_um2": float(columns["total"][row]), **items, "model": model})
         return
-    table = Table(title=f"Area, {model} model (mm²)")
-    for heading in (
-        "tensor cores",
-        "vector cores",
-        "buffer MiB",
-        *(part.replace("_", " ") for part in columns),
-    ):
-        table.add_column(heading, justify="right")
-    for row in range(len(chips)):
-        table.add_row(
-            f"{chips.num_tensor_cores[row]} x {chips.tensor_width[row]} x {chips.tensor_depth[row]}",
+    headings = ("tensor cores", "vector cores", "buffer MiB", *(part.replace("_", " ") for part in columns))
+    rows = tuple(
+        (
+            f"{chips.num_tensor_cores[row]} x {chips.tensor_width[row]}x{chips.tensor_depth[row]}",
             f"{chips.num_vector_cores[row]} x {chips.vector_lanes[row]}",
             f"{chips.global_buffer_bytes[row] / MIB:g}",
             *(f"{columns[part][row] / UM2_PER_MM2:,.2f}" for part in columns),
         )
-    stdout.print(table)
+        for row in range(len(chips))
+    )
+    content = TextTable(headings=headings, rows=rows, title=f"Area, {model} model (mm²)")
+    print_content(content, shown={heading: heading.replace(" ", "\n") for heading in headings})

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from rephaze.cli.output import ExitCode, JsonOption, print_json, stdout
+from rephaze.cli.output import ExitCode, JsonOption, MisuseError, print_json, stdout
 from rephaze.units import MM2_PER_M2, USD_PER_MUSD, W_PER_MW
 
 
@@ -20,7 +20,7 @@ def bill(
     chip: Annotated[str, typer.Argument(help="A preset's name or a chip file (.toml, .json).")],
     scenario: Annotated[str, typer.Option(help="default, coarse, or a scenario file (.toml).")] = "default",
     chips: Annotated[
-        int | None, typer.Option(help="Chips to bill; by default what fits, or the scenario's.")
+        int | None, typer.Option(help="Chips to bill; by default what fits, or the scenario's.", min=1)
     ] = None,
     system: Annotated[
         Path | None, typer.Option(help="A file with [system], one value a field, and [budget].")
@@ -49,18 +49,20 @@ def bill(
         scenario=scenario,
         num_chips=chips,
         system=system,
-        silicon_mm2=_scaled(silicon_m2, MM2_PER_M2),
-        power_w=_scaled(power_mw, W_PER_MW),
-        cost_usd=_scaled(musd, USD_PER_MUSD),
-        chip_w=chip_w,
+        silicon_mm2=_scaled("--silicon-m2", silicon_m2, MM2_PER_M2),
+        power_w=_scaled("--power-mw", power_mw, W_PER_MW),
+        cost_usd=_scaled("--musd", musd, USD_PER_MUSD),
+        chip_w=_scaled("--chip-w", chip_w, 1.0),
     )
     if json_output:
         print_json(found.record())
     else:
-        stdout.print(str(found), markup=False, highlight=False, soft_wrap=True)
+        stdout.print(str(found))
     if found.most_chips == 0:
         raise typer.Exit(ExitCode.INFEASIBLE)
 
 
-def _scaled(value: float | None, unit: float) -> float | None:
+def _scaled(option: str, value: float | None, unit: float) -> float | None:
+    if value is not None and not value > 0:
+        raise MisuseError(option, value, "must be above zero")
     return None if value is None else value * unit

@@ -6,17 +6,17 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich import box
-from rich.table import Table
 
+from rephaze.api.present import TextTable
 from rephaze.cli.output import JsonOption, print_json, stdout
+from rephaze.cli.tables import print_content
 from rephaze.units import FLOPS_PER_TFLOPS, GB, GHZ, GIB, MIB, UM2_PER_MM2
 
 if TYPE_CHECKING:
     from rephaze.api.chips import KnownChip
     from rephaze.types.chip import Chip
 
-BLANK = "[dim]—[/]"
+BLANK = "—"
 
 
 def register(app: typer.Typer) -> None:
@@ -52,28 +52,13 @@ def _list(known: list[KnownChip], json_output: bool) -> None:
         for one in known:
             print_json(_known_record(one))
         return
-    caption = "rephaze chips NAME shows every source"
-    table = _table("Known chips", caption)
-    table.add_column("name", style="bold", no_wrap=True)
     headings = (
-        "tensor cores",
-        "vector",
-        "GHz",
-        "TFLOP/s",
-        "buffer\nMiB",
-        "HBM\nGiB",
-        "HBM\nGB/s",
-        "die\nmm²",
-    )
-    for heading in headings:
-        table.add_column(heading, justify="right", no_wrap=True)
-    for one in known:
-        table.add_row(one.name, *_list_cells(one))
-    stdout.print(table)
-
-
-def _table(title: str, caption: str) -> Table:
-    return Table(title=title, caption=caption, box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
+        "name", "tensor cores", "vector", "GHz", "TFLOP/s", "buffer MiB", "HBM GiB", "HBM GB/s", "die mm²",
+    )  # fmt: skip
+    rows = tuple((one.name, *_list_cells(one)) for one in known)
+    content = TextTable(headings=headings, rows=rows, left=frozenset({"name"}), title="Known chips")
+    print_content(content, shown={heading: heading.replace(" ", "\n") for heading in headings})
+    stdout.print("rephaze chips NAME shows every source")
 
 
 def _list_cells(known: KnownChip) -> list[str]:
@@ -103,20 +88,20 @@ def _show_known(known: KnownChip, json_output: bool) -> None:
     if json_output:
         print_json(_known_record(known))
         return
-    from rich.markup import escape
-
-    grades = "grades: A vendor, B secondary, C recalled, D derived, P placeholder"
-    table = _table(known.title, grades)
-    table.add_column("field", no_wrap=True)
-    table.add_column("value", justify="right", no_wrap=True)
-    table.add_column("source", overflow="fold")
-    for field, found in known.values.items():
-        shown = found.value if isinstance(found.value, str) else f"{found.value:,.6g}"
-        note = f" [dim]{escape(found.note)}[/]" if found.note else ""
-        table.add_row(field, shown, f"[bold]{found.grade}[/] {escape(found.source)}{note}")
-    for field in known.blanks:
-        table.add_row(field, BLANK, "[yellow]not found: using it is an error[/]")
-    stdout.print(table)
+    rows = [
+        (
+            field,
+            found.value if isinstance(found.value, str) else f"{found.value:,.6g}",
+            f"{found.grade} {found.source}" + (f" {found.note}" if found.note else ""),
+        )
+        for field, found in known.values.items()
+    ]
+    rows += [(field, BLANK, "not found: using it is an error") for field in known.blanks]
+    words = frozenset({"field", "source"})
+    print_content(
+        TextTable(headings=("field", "value", "source"), rows=tuple(rows), left=words, title=known.title)
+    )
+    stdout.print("grades: A vendor, B secondary, C recalled, D derived, P placeholder")
     if known.chip is not None:
         _print_derived(known.chip)
 
@@ -127,18 +112,15 @@ def _show_chip(chip: Chip, json_output: bool) -> None:
 
         print_json(asdict(chip) | asdict(chip_facts(chip)))
         return
-    table = Table("field", "value", title=chip.name)
-    for field, value in asdict(chip).items():
-        if field != "name":
-            table.add_row(field, f"{value:,.10g}")
-    stdout.print(table)
+    rows = tuple((field, f"{value:,.10g}") for field, value in asdict(chip).items() if field != "name")
+    print_content(TextTable(headings=("field", "value"), rows=rows, left=frozenset({"field"}), title=chip.name))
     _print_derived(chip)
 
 
 def _print_derived(chip: Chip) -> None:
     from rephaze.api.views import facts_sentence
 
-    stdout.print(facts_sentence(chip), highlight=False)
+    stdout.print(facts_sentence(chip))
 
 
 def _known_record(known: KnownChip) -> dict[str, Any]:

@@ -5,17 +5,25 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
-from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.markup import escape
-from rich.table import Table
 
 from rephaze.api.exploring import DEFAULT_BUDGET
-from rephaze.cli.output import ExitCode, JsonOption, print_json, stderr, stdout
-from rephaze.cli.tables import bare_table, filled, print_table
+from rephaze.cli.output import (
+    ExitCode,
+    JsonOption,
+    MisuseError,
+    print_json,
+    refuse_given,
+    seconds,
+    stdout,
+    step_status,
+    styled,
+)
+from rephaze.cli.tables import print_content
+from rephaze.types.output_files import HTML_PAGE, check_output
 
 if TYPE_CHECKING:
     from rephaze.api.exploring import OnStep, SearchProgress
@@ -28,13 +36,16 @@ def register(app: typer.Typer) -> None:
 
 
 def compare(
+    ctx: typer.Context,
     models: Annotated[
         list[str] | None, typer.Argument(help="Zoo names (rephaze models) or graph files.", metavar="MODEL...")
     ] = None,
     scenario: Annotated[
         str | None, typer.Option(help="default, coarse, paper, or a scenario file (.toml).")
     ] = None,
-    budget: Annotated[int, typer.Option(help="Chips each searching baseline may look at.")] = DEFAULT_BUDGET,
+    budget: Annotated[
+        int, typer.Option(help="Chips each searching baseline may look at.", min=1, max=1_000_000)
+    ] = DEFAULT_BUDGET,
     run: Annotated[
         list[Path] | None,
         typer.Option(
@@ -64,6 +75,15 @@ def compare(
     """
     from rephaze.api import compare as compare_models
 
+    if html is not None:
+        check_output(html, HTML_PAGE, (*(models or ()), scenario or ""))
+    if run:
+        refuse_given(ctx, ["scenario", "models"], "comes from the run", "leave it or --run out")
+    elif not models:
+        raise MisuseError("MODEL", [], "name at least one model, or --run", "rephaze models lists them")
+    elif own_best and len(models) < 2:
+        raise MisuseError("--own-best", True, "is for several models")
+    limit_s = seconds("--time-limit", time_limit)
     with step_progress(quiet=json_output) as on_step:
         found = compare_models(
             *(models or ()),
@@ -73,7 +93,7 @@ def compare(
             own_best=own_best,
             seed=seed,
             num_workers=workers,
-            time_limit_s=inf if time_limit is None else time_limit,
+            time_limit_s=limit_s,
             on_step=on_step,
         )
     if html is not None:
@@ -83,7 +103,7 @@ def compare(
     else:
         _print(found)
         if html is not None:
-            stdout.print(f"page written to {html}", highlight=False, markup=False, soft_wrap=True)
+            stdout.print(f"page written to {html}", soft_wrap=True)
     if not any(one.objective > 0 for one in found.baselines):
         raise typer.Exit(ExitCode.UNKNOWN if found.status == "unknown" else ExitCode.INFEASIBLE)
 
@@ -94,14 +114,14 @@ def step_progress(quiet: bool) -> Iterator[OnStep]:
     if quiet:
         yield lambda _step, _progress: None
         return
-    with stderr.status("preparing models and design space") as status:
+    with step_status("preparing models and design space", quiet=False) as on_step:
 
         def show(step: str, progress: SearchProgress | None) -> None:
-            if progress is None or not progress.objective:
-                status.update(escape(step))
+            if progress is None:
+                on_step(step)
                 return
-            best = f"best {progress.objective:,.4g}, gap {progress.gap:.2%}"
-            status.update(f"{escape(step)}: {best}, {progress.elapsed_s:.0f} s")
+            found = f"best {progress.objective:,.4g}, gap {progress.gap:.2%}, " if progress.objective else ""
+            on_step(f"{step}: {found}{progress.num_solved:,} looked at, {progress.elapsed_s:.0f} s")
 
         yield show
 
@@ -163,22 +183,21 @@ def _gains_record(gains: GainSplit) -> dict[str, Any]:
 def _print(found: Comparison) -> None:
     from rephaze.api.comparison_views import LEGEND, baseline_notes, baseline_table, sharing_table
 
-    named = escape(", ".join(found.settings.models))
-    stdout.print(f"[bold]{named}[/], scenario {found.settings.scenario.name}", highlight=False)
-    table = Table(box=None, pad_edge=False, collapse_padding=True, header_style="bold")
-    print_table(filled(table, baseline_table(found), no_wrap=frozenset({"baseline"})))
-    stdout.print(f"  {LEGEND}", highlight=False)
+    named = ", ".join(found.settings.models)
+    stdout.print(styled((named, "bold"), f", scenario {found.settings.scenario.name}"))
+    print_content(baseline_table(found))
+    stdout.print(f"  {LEGEND}")
     for note in baseline_notes(found):
-        stdout.print(f"  {note}", highlight=False, markup=False)
+        stdout.print(f"  {note}")
     if found.gains is not None:
         _print_gains(found.gains)
     if found.sharing:
-        print_table(filled(bare_table(), sharing_table(found.sharing)))
+        print_content(sharing_table(found.sharing))
 
 
 def _print_gains(gains: GainSplit) -> None:
     from rephaze.api.comparison_views import gain_notes, gain_product
 
-    stdout.print(f"[bold]gain over {gains.start}[/]  {gain_product(gains)}", highlight=False)
+    stdout.print(styled((f"gain over {gains.start}", "bold"), f"  {gain_product(gains)}"))
     for note in gain_notes(gains):
-        stdout.print(f"  {note}", highlight=False, markup=False)
+        stdout.print(f"  {note}")

@@ -8,9 +8,19 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from rephaze.cli.output import JsonOption, exit_code_of, print_json, show_error, stdout, step_status
-from rephaze.cli.tables import filled, new_table, print_table
-from rephaze.errors import SpecError
+from rephaze.cli.output import (
+    JsonOption,
+    MisuseError,
+    exit_code_of,
+    print_json,
+    refuse_given,
+    show_error,
+    stdout,
+    step_status,
+    styled,
+)
+from rephaze.cli.tables import print_content
+from rephaze.types.output_files import HTML_PAGE, check_output
 
 if TYPE_CHECKING:
     from rephaze.api.operators import Estimate
@@ -22,6 +32,7 @@ def register(app: typer.Typer) -> None:
 
 
 def estimate(
+    ctx: typer.Context,
     sources: Annotated[
         list[str],
         typer.Argument(
@@ -50,12 +61,17 @@ def estimate(
 
     Example: [bold]rephaze estimate gpt2-xl --chip tpuv4 --microbatch 4 --html roofline.html[/]
     """
+    if html is not None:
+        check_output(html, HTML_PAGE, (*sources, chip or "", scenario))
+    from rephaze.api import estimate_model, list_models
+
     if chip is None:
-        _answer_problems([Path(source) for source in sources], json)
+        _answer_problems(ctx, [Path(source) for source in sources], json)
         return
     if len(sources) != 1:
-        raise SpecError("MODEL", sources, "one model at a time with --chip")
-    from rephaze.api import estimate_model
+        raise MisuseError("MODEL", sources, "one model at a time with --chip")
+    if sources[0] not in list_models():
+        refuse_given(ctx, ["attention"], "is for models of the zoo; a graph file has its own")
 
     with step_status("mapping operators", quiet=json):
         found = estimate_model(
@@ -76,15 +92,17 @@ def estimate(
         print_json(asdict(one))
 
 
-def _answer_problems(paths: list[Path], json: bool) -> None:
+def _answer_problems(ctx: typer.Context, paths: list[Path], json: bool) -> None:
     from rephaze.api.operators import map_gemms
     from rephaze.api.problem_files import BadProblem
 
     for path in paths:
         if path.suffix not in (".json", ".jsonl"):
-            raise SpecError(
+            raise MisuseError(
                 "PROBLEM", str(path), "must be a .json or .jsonl file", "for a model, name the chip: --chip tpuv4"
             )
+    of_models = ["microbatch", "tp", "attention", "cost_model", "scenario", "html"]
+    refuse_given(ctx, of_models, "is for a model with --chip", "GEMM problems say all of it themselves")
     statuses = []
     for label, answer in map_gemms(paths):
         statuses.append(answer.status)
@@ -100,25 +118,24 @@ def _answer_problems(paths: list[Path], json: bool) -> None:
 def _show_estimate(found: Estimate) -> None:
     from rephaze.api.views import estimate_sentences, operator_table
 
-    content = operator_table(found)
-    print_table(filled(new_table(content.title), content))
+    print_content(operator_table(found))
     first, *more = estimate_sentences(found)
-    stdout.print(f"[bold]{found.model}[/]{first.removeprefix(found.model)}", highlight=False)
+    stdout.print(styled((found.model, "bold"), first.removeprefix(found.model)))
     for sentence in more:
-        stdout.print(sentence, highlight=False)
+        stdout.print(sentence)
 
 
 def _show_answer(label: str, answer: dict[str, Any]) -> None:
     if answer["status"] == "infeasible":
-        stdout.print(f"[bold]{label}[/]: infeasible: {answer['reason']}", highlight=False)
+        stdout.print(styled((label, "bold"), f": infeasible: {answer['reason']}"))
     else:
-        stdout.print(
-            f"[bold]{label}[/]: {answer['cycles']:,.0f} cycles (bound {answer['bound_cycles']:,.0f}), "
-            f"{answer['energy_pj'] * 1e-6:,.4g} uJ, {answer['solve_s'] * 1e3:.1f} ms",
-            highlight=False,
+        said = (
+            f": {answer['cycles']:,.0f} cycles (bound {answer['bound_cycles']:,.0f}), "
+            f"{answer['energy_pj'] * 1e-6:,.4g} uJ; mapped in {answer['solve_s'] * 1e3:.1f} ms"
         )
+        stdout.print(styled((label, "bold"), said))
         for name, value in answer["mapping"].items():
-            stdout.print(f"  {name.replace('_', ' ')}: {_plain(value)}", highlight=False)
+            stdout.print(f"  {name.replace('_', ' ')}: {_plain(value)}")
 
 
 def _plain(value: Any) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import nullcontext
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -10,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from rephaze.api.amounts import amount, byte_amount
-from rephaze.cli.output import JsonOption, print_json, stderr, stdout
+from rephaze.cli.output import JsonOption, print_json, stdout, step_status, styled
 
 if TYPE_CHECKING:
     from rephaze.api.models import ModelSummary
@@ -41,17 +40,16 @@ def extract(
     out: Annotated[Path | None, typer.Option("--out", help="Write the graph here (.json or .json.gz).")] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Record a model's training step as a graph, without weights and without a network.
+    r"""Record a model's training step as a graph, without weights and without a network.
 
     A function takes a microbatch size and returns a module and its inputs. It needs the extra:
-    pip install 'rephaze[extract]'.
+    pip install 'rephaze\[extract]'.
 
     Example: rephaze extract config.json --seq-len 1024 --out graph.json
     """
     from rephaze.api import extract as extract_model
 
-    quiet = as_json or not stderr.is_terminal
-    with nullcontext() if quiet else stderr.status(f"Recording {source} ..."):
+    with step_status(f"recording {source}", quiet=as_json):
         model = extract_model(
             source, seq_len=seq_len, dtype=dtype, attention=attention, training=training, out=out
         )
@@ -63,9 +61,6 @@ def extract(
 
 
 def _show(summary: ModelSummary, out: Path | None) -> None:
-    from rich.table import Table
-
-    table = Table(show_header=False, box=None, pad_edge=False)
     stacks = ", ".join(f"{count} x {path}" for path, count in summary.blocks.items())
     rows = [
         ("model", summary.name),
@@ -78,7 +73,6 @@ def _show(summary: ModelSummary, out: Path | None) -> None:
         ("legal tp", ", ".join(map(str, summary.legal_tp))),
     ]
     for label, value in rows:
-        table.add_row(f"[bold]{label}[/]", value)
-    stdout.print(table)
+        stdout.print(styled((f"{label:<10}", "bold"), f"  {value}"))
     if out is not None:
-        stdout.print(f"written to {out}", highlight=False)
+        stdout.print(f"written to {out}", soft_wrap=True)

@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
+from rich.text import Text
+
+from rephaze.api.present import printable
 from rephaze.types.latency import Engine
 from rephaze.types.schedule import Mode, Schedule, ScheduleProblem
 
 _COLORS = {Engine.TENSOR: "blue", Engine.VECTOR: "green", Engine.FUSED: "magenta", Engine.LINK: "yellow"}
 
 
-def gantt_lines(problem: ScheduleProblem, schedule: Schedule, width: int) -> list[str]:
-    """Lines of rich markup: lanes of bars, named where there is room, and a time axis below.
+def gantt_lines(problem: ScheduleProblem, schedule: Schedule, width: int) -> list[Text]:
+    """Lines in colours: lanes of bars, named where there is room, and a time axis below.
 
     Args:
         problem: What was scheduled.
         schedule: Its answer.
         width: Characters a line.
     """
-    from rich.markup import escape
-
     ops = {op.name: op for op in problem.ops}
     timed = [
         (start.start_cycles, start.way_of(ops[start.op]).cycles, ops[start.op], start.mode)
@@ -47,13 +48,14 @@ def gantt_lines(problem: ScheduleProblem, schedule: Schedule, width: int) -> lis
         lanes[lane] = (label, begin + cycles, lanes[lane][2])
     lines = []
     for label, _, drawn in sorted(lanes, key=lambda lane: lane[0]):
-        line, at = f"{label:>10} ", 0
+        line, at = Text(f"{label:>10} "), 0
         for begin, end, name, color in drawn:
             left, right = round(begin / per_column), round(end / per_column)
             left, right = max(at, left), max(at, left, right)
             text = name[: right - left - 1] if right - left > 1 else ""
-            line += " " * (left - at) + f"[black on {color}]{escape(text.ljust(right - left))}[/]"
+            line.append(" " * (left - at))
+            line.append(printable(text).ljust(right - left), style=f"black on {color}")
             at = right
         lines.append(line)
     axis = f"{'cycles':>10} 0" + f"{schedule.makespan_cycles:,}".rjust(columns - 1)
-    return [*lines, axis]
+    return [*lines, Text(axis)]

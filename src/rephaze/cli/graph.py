@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from rephaze.api.amounts import amount, byte_amount
-from rephaze.cli.output import JsonOption, print_json, stdout
-from rephaze.cli.tables import filled, has_room_for, new_table, print_table
+from rephaze.api.present import TextTable
+from rephaze.cli.output import JsonOption, print_json, refuse_given, stdout, styled
+from rephaze.cli.tables import print_content
 
 if TYPE_CHECKING:
     from rephaze.api.models import Model
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 
 WIDE = 120
 """Columns from which on a terminal has room for the module and the gradient of an operator."""
+NARROW_COLUMNS = (0, 2, 3, 4, 5, 6)
 
 
 _ATTENTION_FIELDS = (
@@ -40,6 +42,7 @@ def register(app: typer.Typer) -> None:
 
 
 def graph(
+    ctx: typer.Context,
     model: Annotated[str, typer.Argument(help="The name of a zoo model, or a graph file.")],
     tp: Annotated[int, typer.Option("--tp", help="Tensor-parallel degree.")] = 1,
     layer: Annotated[
@@ -73,9 +76,17 @@ def graph(
     Example: rephaze graph llama2-7b --tp 4 --layer 1
     Example: rephaze graph mixtral-8x7b --tp 2 --sp --cp 2 --ep 8 --layer 1
     """
-    from rephaze.api import load_model
+    from rephaze.api import list_models, load_model
     from rephaze.types.checks import check_count
 
+    if model not in list_models():
+        refuse_given(ctx, ["attention"], "is for models of the zoo; a graph file has its own")
+    if layer is None:
+        refuse_given(ctx, ["views"], "is for the operators of a layer", "add --layer 1")
+    if cp == 1:
+        refuse_given(ctx, ["cp_form"], "is for --cp above 1")
+    if ep == 1:
+        refuse_given(ctx, ["imbalance"], "is for --ep above 1")
     check_count("microbatch", microbatch, at_most=2**20)
     shown = load_model(
         model,
@@ -112,54 +123,46 @@ def _show_layers(model: Model, name: str, microbatch: int, as_json: bool) -> Non
         return
     from rephaze.api.views import layer_table
 
-    content = layer_table(model, microbatch)
-    one_line = frozenset(content.headings) - content.left
-    print_table(filled(new_table(content.title), content, no_wrap=one_line))
-    stdout.print(f"One layer's operators: rephaze graph {name} --layer 1", highlight=False)
+    print_content(layer_table(model, microbatch))
+    stdout.print(f"One layer's operators: rephaze graph {name} --layer 1")
 
 
 def _show_memory(graph: Model, number: int, layer: LayerType, microbatch: int) -> None:
     b = microbatch
     experts = f" ({byte_amount(layer.expert_param_bytes)} in experts)" if layer.expert_param_bytes else ""
     stdout.print(
-        f"[bold]{graph.name}[/] layer {number} [bold]{graph.layer_names[number]}[/] "
-        f"at {graph.cut_text}, microbatch {b}: "
-        f"{amount(layer.num_parameters)} parameters{experts}, {byte_amount(layer.saved_bytes.at(b))} saved, "
-        f"{byte_amount(layer.input_bytes.at(b))} input, {byte_amount(layer.working_bytes.at(b))} working",
-        highlight=False,
-        soft_wrap=True,
+        styled(
+            (graph.name, "bold"),
+            f" layer {number} ",
+            (graph.layer_names[number], "bold"),
+            f" at {graph.cut_text}, microbatch {b}: "
+            f"{amount(layer.num_parameters)} parameters{experts}, {byte_amount(layer.saved_bytes.at(b))} saved, "
+            f"{byte_amount(layer.input_bytes.at(b))} input, {byte_amount(layer.working_bytes.at(b))} working",
+        )
     )
 
 
 def _show_ops(title: str, ops: OpGraph, microbatch: int, views: bool) -> None:
-    from rich.markup import escape
-
-    table = new_table(title)
-    is_wide = has_room_for(WIDE)
-    table.add_column("operator", no_wrap=True, max_width=None if is_wide else 18)
-    if is_wide:
-        table.add_column("module")
-    table.add_column("kind", no_wrap=True)
-    table.add_column("size")
-    for heading in ("FLOP", "in", "out"):
-        table.add_column(heading, justify="right", no_wrap=True)
-    if is_wide:
-        table.add_column("gradient", no_wrap=True)
-    for op in ops.ops:
-        if op.kind == "view" and not views:
-            continue
-        row = [
+    rows: tuple[tuple[str, ...], ...] = tuple(
+        (
             op.name,
-            escape(op.module),
+            op.module,
             op.kind.value,
-            escape(_size(op, microbatch)),
+            _size(op, microbatch),
             amount(op.num_flops.at(microbatch)),
             byte_amount(op.input_bytes.at(microbatch)),
             byte_amount(op.output_bytes.at(microbatch)),
             op.gradient.value if op.gradient != "none" else "",
-        ]
-        table.add_row(*(row if is_wide else [row[0], *row[2:-1]]))
-    print_table(table)
+        )
+        for op in ops.ops
+        if views or op.kind != "view"
+    )
+    headings: tuple[str, ...] = ("operator", "module", "kind", "size", "FLOP", "in", "out", "gradient")
+    if stdout.width < WIDE:  # what identifies an operator and what it costs; --json has all
+        headings = tuple(headings[at] for at in NARROW_COLUMNS)
+        rows = tuple(tuple(row[at] for at in NARROW_COLUMNS) for row in rows)
+    words = frozenset({"operator", "module", "kind", "size", "gradient"})
+    print_content(TextTable(headings=headings, rows=rows, left=words, title=title))
 
 
 def _size(op: Op, microbatch: int) -> str:

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from rephaze.cli.output import ExitCode, JsonOption, print_json, stdout, step_status
-from rephaze.errors import SpecError
+from rephaze.cli.output import ExitCode, JsonOption, MisuseError, print_json, stdout, step_status
 
 if TYPE_CHECKING:
     from rephaze.api.judging import Judgement
@@ -37,9 +36,14 @@ def judge(
     from rephaze.api.judging import judge_chip, judge_plan
 
     if bool(plans) == bool(chip):
-        raise SpecError("PLAN", [str(plan) for plan in plans or []], "give plan files, or --run and --chip")
+        raise MisuseError("PLAN", [str(plan) for plan in plans or []], "give plan files, or --run and --chip")
     if bool(chip) != (run is not None):
-        raise SpecError("--run", run, "goes with --chip", "rephaze judge --run FOLDER --chip tpuv4")
+        raise MisuseError(
+            "--run",
+            None if run is None else str(run),
+            "goes with --chip",
+            "rephaze judge --run FOLDER --chip tpuv4",
+        )
     found: list[Judgement] = []
     with step_status("loading the compiled kernels", quiet=json_output) as on_step:
         found.extend(judge_plan(plan) for plan in plans or ())
@@ -49,6 +53,6 @@ def judge(
         if json_output:
             print_json(one.record())
         else:
-            stdout.print(str(one), markup=False, highlight=False, soft_wrap=True)
+            stdout.print(str(one))
     if not all(one.objective for one in found):
         raise typer.Exit(ExitCode.INFEASIBLE)

@@ -5,13 +5,14 @@ from __future__ import annotations
 import os
 import sys
 from types import ModuleType
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from rephaze.cli import (
     area,
     bill,
+    calibrate,
     chips,
     compare,
     estimate,
@@ -24,13 +25,16 @@ from rephaze.cli import (
     pareto,
     place,
     report,
+    reproduce,
     schedule,
     search,
     sensitivity,
     space,
+    support,
+    validate,
     verify,
 )
-from rephaze.cli.output import ExitCode, stderr
+from rephaze.cli.output import ExitCode, MisuseError, stderr, styled
 from rephaze.errors import RephazeError
 
 app = typer.Typer(
@@ -48,6 +52,7 @@ _COMMANDS: tuple[ModuleType, ...] = (
     extract,
     graph,
     chips,
+    support,
     area,
     bill,
     space,
@@ -59,8 +64,11 @@ _COMMANDS: tuple[ModuleType, ...] = (
     judge,
     compare,
     sensitivity,
+    reproduce,
     report,
     verify,
+    validate,
+    calibrate,
     export,
     pareto,
 )
@@ -88,19 +96,30 @@ def root(
 def run() -> None:
     """Entry point: user errors are one line on stderr, never a traceback."""
     try:
-        app()
+        sys.exit(app(standalone_mode=False) or ExitCode.FOUND)
+    except _ClickError as error:
+        usage = error.ctx.get_usage() if getattr(error, "ctx", None) else ""
+        if usage:
+            stderr.print(" ".join(usage.split()), soft_wrap=True)
+        _say_error(" ".join(error.format_message().split()))
+        sys.exit(error.exit_code)
+    except MisuseError as error:
+        _say_error(str(error))
+        sys.exit(ExitCode.USAGE)
     except RephazeError as error:
-        stderr.print(f"[bold red]error:[/] {_escaped(str(error))}", soft_wrap=True, highlight=False)
+        _say_error(str(error))
         sys.exit(ExitCode.ERROR)
     except BrokenPipeError:
         # The reader of our output went away (`| head`): not an error, but keep Python from saying so at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(ExitCode.FOUND)
-    except KeyboardInterrupt:
+    except (KeyboardInterrupt, typer.Abort):
         sys.exit(130)
 
 
-def _escaped(text: str) -> str:
-    from rich.markup import escape
+def _say_error(message: str) -> None:
+    stderr.print(styled(("error:", "bold red"), f" {message}"), soft_wrap=True)
 
-    return escape(text)
+
+_ClickError: Any = next(kind for kind in typer.BadParameter.__mro__ if kind.__name__ == "ClickException")
+"""Typer brings its own click along, or uses the one that is there; this is the base of its errors in both."""

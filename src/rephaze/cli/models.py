@@ -8,8 +8,9 @@ from typing import Annotated
 import typer
 
 from rephaze.api.amounts import amount, byte_amount
+from rephaze.api.present import TextTable
 from rephaze.cli.output import JsonOption, print_json
-from rephaze.cli.tables import new_table, print_table
+from rephaze.cli.tables import print_content
 
 
 def register(app: typer.Typer) -> None:
@@ -33,13 +34,8 @@ def models(
             print_json(asdict(summary))
         return
 
-    table = new_table(f"Zoo ({attention} attention; per sample, backward not counted)")
-    table.add_column("model", no_wrap=True)
-    for heading in ("params", "layers", "tokens", "FLOP", "saved"):
-        table.add_column(heading, justify="right", no_wrap=True)
-    table.add_column("legal tp")
-    for summary in summaries:
-        table.add_row(
+    rows = tuple(
+        (
             summary.name,
             amount(summary.num_parameters),
             str(summary.num_layers),
@@ -48,4 +44,9 @@ def models(
             byte_amount(summary.saved_bytes_per_sample),
             " ".join(map(str, summary.legal_tp)),
         )
-    print_table(table)
+        for summary in summaries
+    )
+    headings = ("model", "params", "layers", "tokens", "FLOP", "saved", "legal tp")
+    title = f"Zoo ({attention} attention; per sample, backward not counted)"
+    words = frozenset({"model", "legal tp"})
+    print_content(TextTable(headings=headings, rows=rows, left=words, title=title))

@@ -12,8 +12,17 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.text import Text
 
-from rephaze.cli.output import ExitCode, JsonOption, print_json, stderr, stdout
-from rephaze.cli.tables import bare_table, filled, print_table
+from rephaze.cli.output import (
+    ExitCode,
+    JsonOption,
+    MisuseError,
+    print_json,
+    refuse_given,
+    stdout,
+    step_status,
+    styled,
+)
+from rephaze.cli.tables import print_content
 from rephaze.units import UM2_PER_MM2
 
 if TYPE_CHECKING:
@@ -27,6 +36,7 @@ def register(app: typer.Typer) -> None:
 
 
 def pareto(
+    ctx: typer.Context,
     run: Annotated[Path, typer.Argument(help="The run folder a search wrote to.")],
     coarse: Annotated[
         bool, typer.Option("--coarse", help="Prove rows by the cheapest bound only: quicker, fewer proven.")
@@ -48,7 +58,9 @@ def pareto(
     Example:  rephaze search gpt2-xl --out run1 && rephaze pareto run1
     """
     if coarse and solve:
-        raise typer.BadParameter("--coarse and --solve exclude each other")
+        raise MisuseError("--coarse", True, "and --solve exclude each other")
+    if not solve:
+        refuse_given(ctx, ["workers"], "is for --solve")
     from rephaze.api import open_run
 
     with _progress(quiet=json_output) as show:
@@ -67,10 +79,10 @@ def _progress(quiet: bool) -> Iterator[OnBudget]:
     if quiet:
         yield lambda _state: None
         return
-    with stderr.status("bounding the designs that were not solved") as status:
+    with step_status("bounding the designs that were not solved", quiet=False) as on_step:
 
         def show(state: BudgetProgress) -> None:
-            status.update(
+            on_step(
                 f"budget {state.area_um2 / UM2_PER_MM2:,.1f} mm²: best {state.samples_per_s:,.5g} samples/s, "
                 f"{state.num_open:,} {state.counted} open, {state.num_solved:,} solved"
             )
@@ -92,11 +104,10 @@ def _print(front: ParetoFront) -> None:
         headline = Text(front_sentence(front))
         headline.highlight_regex(r"^\S+ non-dominated", "bold")
         stdout.print(headline)
-        print_table(filled(bare_table(), point_table(front)))
-        budgets = budget_table(front)
-        stdout.print(f"\n[bold]{budgets.title}[/]")
-        print_table(filled(bare_table(), budgets))
+        print_content(point_table(front))
+        stdout.print()
+        print_content(budget_table(front))
     else:
-        stdout.print(f"[yellow]{NO_POINTS}[/]")
+        stdout.print(styled((NO_POINTS, "yellow")))
     for said in proof_offers(front, "--solve"):
-        stdout.print(said, highlight=False)
+        stdout.print(said)

@@ -24,7 +24,8 @@ from rephaze.api.plan_views import (
     stage_cells,
     time_sentence,
 )
-from rephaze.cli.tables import bare_table, filled
+from rephaze.cli.output import styled
+from rephaze.cli.tables import bare_table, print_content
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -54,11 +55,10 @@ _MEMORY_STYLES = {
 
 def show_placement(console: Console, found: PlacedModel) -> None:
     """Print an answer, and the alternative asked about."""
-    console.rule(Text(found.label))
     placement = found.placement
+    console.print(Text(found.label, style="bold"))
     if placement.best is None:
-        console.print(f"[bold red]{placement.status}[/] ", end="")
-        console.print(placement.reason, markup=False, highlight=False)
+        console.print(styled((str(placement.status), "bold red"), f" {placement.reason}"))
     else:
         _show_plan(console, found.problem, placement.best, proof_sentence(found))
     if found.alternative is not None:
@@ -67,14 +67,14 @@ def show_placement(console: Console, found: PlacedModel) -> None:
 
 def show_evaluated(console: Console, label: str, found: EvaluatedPlan) -> None:
     """Print a given plan, its timeline if asked for, and what would help if it does not fit."""
-    console.rule(Text(label))
+    console.print(Text(label, style="bold"))
     replayed = "" if found.replay_s is None else replay_sentence(found.replay_s)
     _show_plan(console, found.problem, found.priced, replayed)
     if found.timeline is not None:
         rows = [(event.stage, str(event.activity), event.start_s, event.end_s) for event in found.timeline]
         _show_timeline(console, rows)
     for remedy in found.remedies:
-        console.print(f"- {remedy}", markup=False, highlight=False)
+        console.print(f"- {remedy}")
 
 
 def _show_plan(console: Console, problem: PlacementProblem, priced: PricedPlan, note: str) -> None:
@@ -82,18 +82,18 @@ def _show_plan(console: Console, problem: PlacementProblem, priced: PricedPlan, 
     headline.highlight_regex(r"^\S+ s|tp \d+, pp \d+, dp \d+", "bold")
     console.print(headline)
     if note:
-        console.print(note, style="dim", highlight=False)
+        console.print(note, style="dim")
     console.print(_stage_table(priced))
     left = Text(memory_sentence(priced))
     left.highlight_regex(r"\S+ GiB over", "red")
-    console.print(LEGEND, style="dim", highlight=False)
+    console.print(LEGEND, style="dim")
     console.print(left)
-    console.print(time_sentence(priced.time), highlight=False)
+    console.print(time_sentence(priced.time))
 
 
 def show_full(console: Console, found: FullAnswer) -> None:
     """Print an answer of cost model ``full``, and its timeline if asked for."""
-    console.print(str(found), markup=False, highlight=False, soft_wrap=True)
+    console.print(str(found))
     if found.timeline is not None:
         rows = [(event.device, str(event.kind), event.start_s, event.end_s) for event in found.timeline]
         _show_timeline(console, rows)
@@ -147,12 +147,12 @@ def _stage_table(priced: PricedPlan) -> Table:
 def _show_alternative(console: Console, found: PlacedModel) -> None:
     alternative = found.alternative
     assert alternative is not None, "shown only if it was asked for"
-    console.print(f"\n[bold]Why not {choices_asked(alternative)}?[/] ", end="", highlight=False)
-    console.print(alternative.text, markup=False, highlight=False)
+    console.print()
+    console.print(styled((f"Why not {choices_asked(alternative)}?", "bold"), f" {alternative.text}"))
     content = alternative_table(found.placement, alternative)
     if content is not None:
-        console.print(filled(bare_table(), content))
-        console.print(alternative_sentence(alternative), highlight=False)
+        print_content(content)
+        console.print(alternative_sentence(alternative))
 
 
 def _styled(letters: str, styles: dict[str, str]) -> Text:

@@ -43,4 +43,4 @@ def report(
     if json_output:
         print_json({"run": str(run), "out": str(path)})
     else:
-        stdout.print(f"report in {path}", highlight=False, markup=False, soft_wrap=True)
+        stdout.print(f"report in {path}", soft_wrap=True)

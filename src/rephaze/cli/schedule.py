@@ -9,15 +9,29 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from rephaze.cli.output import JsonOption, exit_code_of, one_by_one, print_json, show_error, stdout, step_status
-from rephaze.cli.tables import bare_table, filled
-from rephaze.errors import SpecError
+from rephaze.cli.output import (
+    JsonOption,
+    MisuseError,
+    exit_code_of,
+    one_by_one,
+    print_json,
+    refuse_given,
+    seconds,
+    show_error,
+    stdout,
+    step_status,
+    styled,
+)
+from rephaze.cli.tables import print_content
+from rephaze.types.output_files import HTML_PAGE, check_output
 from rephaze.types.schedule import ScheduleStatus
-from rephaze.units import S_PER_MS
 
 if TYPE_CHECKING:
     from rephaze.api.problem_files import BadProblem
     from rephaze.api.schedules import ScheduledPass
+
+
+WIDEST_GANTT = 160
 
 
 class SolverChoice(StrEnum):
@@ -44,6 +58,7 @@ def register(app: typer.Typer) -> None:
 
 
 def schedule(
+    ctx: typer.Context,
     problems: Annotated[
         list[str],
         typer.Argument(
@@ -89,8 +104,15 @@ def schedule(
     from rephaze.api.problem_files import BadProblem
     from rephaze.api.schedules import schedule_problems, write_gantt
 
+    if html is not None:
+        check_output(html, HTML_PAGE, (*problems, chip or "", scenario))
     if chip is not None and len(problems) != 1:
-        raise SpecError("MODEL", problems, "must be one model with --chip")
+        raise MisuseError("MODEL", problems, "must be one model with --chip")
+    if chip is None:
+        refuse_given(ctx, ["layer", "microbatch", "tp", "scenario"], "is for a model with --chip")
+    if solver is not SolverChoice.ILP:
+        refuse_given(ctx, ["backend"], "is for --solver ilp")
+    limit_s = seconds("--time-limit", time_limit)
     solved: dict[str, ScheduledPass] = {}
     statuses = []
     with step_status("loading the compiled search", quiet=json) as on_step:
@@ -98,7 +120,7 @@ def schedule(
         if chip is None:
             answers = schedule_problems(
                 problems,
-                time_limit_s=time_limit,
+                time_limit_s=limit_s,
                 solver=solver.value,
                 backend=backend.value,
                 on_step=on_step,
@@ -111,7 +133,7 @@ def schedule(
                 microbatch=microbatch,
                 tp=tp,
                 scenario=scenario,
-                time_limit_s=time_limit,
+                time_limit_s=limit_s,
                 solver=solver.value,
                 backend=backend.value,
                 on_step=on_step,
@@ -133,21 +155,19 @@ def schedule(
 
 
 def _show(found: ScheduledPass) -> None:
-    from rephaze.api.views import start_table, usage_sentence
+    from rephaze.api.views import headline_parts, start_table, usage_sentence
     from rephaze.cli.gantt_text import gantt_lines
 
     problem, schedule = found.problem, found.schedule
     if schedule.status is ScheduleStatus.INFEASIBLE:
-        stdout.print(f"[bold]{found.label}[/]: infeasible: {schedule.reason}", highlight=False)
+        stdout.print(styled((found.label, "bold"), f": infeasible: {schedule.reason}"))
         return
     is_proven = schedule.status is ScheduleStatus.OPTIMAL
-    proof = "[green]proven optimal[/]" if is_proven else f"[yellow]gap {found.gap:.3%}[/]"
+    length, proof, rest = headline_parts(found)
     stdout.print(
-        f"[bold]{found.label}[/]: {schedule.makespan_cycles:,} cycles, {proof} "
-        f"(bound {schedule.bound_cycles:,}), {schedule.solve_s / S_PER_MS:.2f} ms",
-        highlight=False,
+        styled((found.label, "bold"), f": {length}, ", (proof, "green" if is_proven else "yellow"), f" {rest}")
     )
-    stdout.print(usage_sentence(found), highlight=False)
-    stdout.print(filled(bare_table(), start_table(found)))
-    for line in gantt_lines(problem, schedule, width=max(40, stdout.width)):
-        stdout.print(line, highlight=False, no_wrap=True)
+    stdout.print(usage_sentence(found))
+    print_content(start_table(found))
+    for line in gantt_lines(problem, schedule, width=min(max(40, stdout.width), WIDEST_GANTT)):
+        stdout.print(line, no_wrap=True)

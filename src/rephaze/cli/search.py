@@ -6,16 +6,28 @@ import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
-from math import inf, isfinite
+from math import isfinite
 from pathlib import Path
 from time import perf_counter
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.text import Text
 
-from rephaze.cli.output import ExitCode, JsonOption, print_json, stderr, stdout, step_status
-from rephaze.cli.tables import bare_table, filled
+from rephaze.cli.budget_options import BudgetMm2, BudgetUsd, BudgetWatts, budget_changes
+from rephaze.cli.nearest import show_near_designs
+from rephaze.cli.output import (
+    ExitCode,
+    JsonOption,
+    MisuseError,
+    print_json,
+    refuse_given,
+    seconds,
+    stderr,
+    stdout,
+    step_status,
+    styled,
+)
+from rephaze.cli.tables import print_content
 from rephaze.errors import RephazeError
 from rephaze.types.stopping import UNSTOPPED, StopSignal
 from rephaze.units import UM2_PER_MM2
@@ -42,6 +54,7 @@ def register(app: typer.Typer) -> None:
 
 
 def search(
+    ctx: typer.Context,
     models: Annotated[
         list[str] | None, typer.Argument(help="Zoo names (rephaze models) or graph files.", metavar="MODEL...")
     ] = None,
@@ -67,10 +80,13 @@ def search(
     ] = None,
     global_batch: Annotated[int | None, typer.Option(help="Samples in a batch.")] = None,
     area_limit_mm2: Annotated[float | None, typer.Option(help="Largest chip, in mm².")] = None,
+    budget_watts: BudgetWatts = None,
+    budget_usd: BudgetUsd = None,
+    budget_mm2: BudgetMm2 = None,
     time_limit: Annotated[
         float | None, typer.Option(help="Seconds; then the incumbent and its gap.", metavar="S")
     ] = None,
-    workers: Annotated[int, typer.Option(help="Processes on this machine.")] = 2,
+    workers: Annotated[int, typer.Option(help="Processes on this machine.", min=1, max=1024)] = 2,
     dask: Annotated[
         str | None,
         typer.Option(help="Work on the cluster of this Dask scheduler instead.", metavar="tcp://HOST:PORT"),
@@ -95,15 +111,22 @@ def search(
 ) -> None:
     """Find the chip and the plan of each model that give the highest throughput, and prove it.
 
+    With a budget the number of chips is chosen too, unless --devices or the run file says it; a run file's
+    [system] lists clocks, HBM, links, nodes and numbers of chips to choose from.
+
     Ctrl-C ends the search with the best found so far and an honest gap; a run recorded with --out goes on with
     --resume, also after a crash. Exit code 3: proven that nothing fits; 4: stopped before a plan was found.
 
-    Examples:  rephaze search gpt2-xl   |   rephaze search gpt2-xl bert-large --scenario paper --out run1
+    Examples:  rephaze search gpt2-xl   |   rephaze search gpt2-xl bert-large --scenario paper --out run1   |
+    rephaze search llama3-70b --budget-watts 2e6
     """
     from rephaze.api.exploring import explore
 
     if resume and out is None:
-        raise typer.BadParameter("--resume needs --out with the run's folder")
+        raise MisuseError("--resume", True, "needs --out with the run's folder")
+    if dask is not None:
+        refuse_given(ctx, ["workers"], "is for work on this machine", "leave it or --dask out")
+    limit_s = seconds("--time-limit", time_limit)
     with _interruptible() as is_interrupted:
         with _progress(quiet=json_output) as show:
             result = explore(
@@ -112,12 +135,13 @@ def search(
                 config=config,
                 changes=_changes(
                     objective, aggregate, devices, global_batch, area_limit_mm2, exhaustive, family, method
-                ),
+                )
+                | budget_changes(budget_watts, budget_usd, budget_mm2),
                 store=out,
                 resume=resume,
                 num_workers=workers,
                 dask=dask,
-                time_limit_s=inf if time_limit is None else time_limit,
+                time_limit_s=limit_s,
                 count_within=count_within / 100,
                 on_progress=show,
                 should_stop=is_interrupted,
@@ -130,9 +154,11 @@ def search(
             print_json(_record(result) | {"report": None if report is None else str(report)})
         else:
             _print(result, out)
+            if time_limit is None:
+                show_near_designs(stdout, result, out)
             report = _write_report(out, quiet=False, stop=stop, search_s=result.search_s)
             if report is not None:
-                stdout.print(f"report in {report}", highlight=False, markup=False, soft_wrap=True)
+                stdout.print(f"report in {report}", soft_wrap=True)
     if result.chip is None:
         raise typer.Exit(ExitCode.UNKNOWN if result.status == "unknown" else ExitCode.INFEASIBLE)
 
@@ -149,7 +175,7 @@ def _changes(
 ) -> dict[str, dict[str, Any]]:
     asked: dict[str, Any] = {"exhaustive": True} if exhaustive else {}
     named = (("objective", objective), ("aggregate", aggregate), ("method", method))
-    asked |= {name: value for name, value in named if value}
+    asked |= {name: value for name, value in named if value is not None}
     return {
         "search": asked,
         "training": {} if global_batch is None else {"global_batch": global_batch},
@@ -182,13 +208,13 @@ def _progress(quiet: bool) -> Iterator[Any]:
     if quiet:
         yield lambda _state: None
         return
-    with stderr.status("preparing models and design space") as status:
+    with step_status("preparing models and design space", quiet=False) as on_step:
 
         def show(state: SearchProgress) -> None:
             if not state.objective:
-                status.update(f"{state.phase}: {state.num_designs:,} designs, {state.elapsed_s:.0f} s")
+                on_step(f"{state.phase}: {state.num_designs:,} designs, {state.elapsed_s:.0f} s")
                 return
-            status.update(
+            on_step(
                 f"{state.phase}: best {state.objective:,.4g}, bound {state.bound:,.4g} (gap {state.gap:.2%}), "
                 f"{state.num_open:,} {state.counted} open, {state.num_solved:,} looked at, {state.elapsed_s:.0f} s"
             )
@@ -209,7 +235,7 @@ def _write_report(
             known_chips_s = max(KNOWN_CHIPS_S, KNOWN_CHIPS_SHARE * search_s)
             return open_run(out).report(known_chips_s=known_chips_s, stop=stop)
     except RephazeError as error:
-        stderr.print(f"no report: {error}", highlight=False, markup=False, soft_wrap=True)
+        stderr.print(f"no report: {error}", soft_wrap=True)
         return None
 
 
@@ -222,6 +248,7 @@ def _record(result: SearchResult) -> dict[str, Any]:
         "gap": result.gap if result.chip else None,
         "chip": asdict(result.chip) if result.chip else None,
         "area_um2": result.area_um2,
+        "system": None if result.system is None else asdict(result.system),
         "plans": [asdict(plan) for plan in result.plans],
         "num_designs": certificate["num_designs"],
         "num_solved_exactly": certificate["num_solved_exactly"],
@@ -232,6 +259,7 @@ def _record(result: SearchResult) -> dict[str, Any]:
 
 
 def _print(result: Exploration, out: Path | None) -> None:
+    from rephaze.api.expected_errors import expected_of_search, expected_sentence
     from rephaze.api.search_views import (
         answer_sentence,
         certificate_sentence,
@@ -239,25 +267,31 @@ def _print(result: Exploration, out: Path | None) -> None:
         plan_table,
         unknown_sentence,
     )
+    from rephaze.types.placement import PlacementModel
 
     if result.chip is None:
-        stdout.print(f"[yellow]{result.status}[/]: {result.reason}", highlight=False)
+        stdout.print(styled((str(result.status), "yellow"), f": {result.reason}"))
         if result.status == "unknown":
-            stdout.print(unknown_sentence(result), highlight=False)
+            stdout.print(unknown_sentence(result))
         _print_scope(result)
         return
     colour = "green" if result.status == "optimal" else "yellow"
-    stdout.print(f"[bold {colour}]{result.status}[/] {answer_sentence(result)}", highlight=False)
+    stdout.print(styled((str(result.status), f"bold {colour}"), f" {answer_sentence(result)}"))
     if result.reason:
-        stdout.print(f"[yellow]not proven:[/] {result.reason}", highlight=False)
-    stdout.print(f"[bold]chip[/]  {chip_sentence(result.chip, result.area_um2)}", highlight=False)
-    content = plan_table(result.plans)
-    stdout.print(filled(bare_table(), content, no_wrap=frozenset(content.headings), shown=_NARROW))
-    stdout.print(f"[bold]certificate[/]  {certificate_sentence(result.certificate)}", highlight=False)
+        stdout.print(styled(("not proven:", "yellow"), f" {result.reason}"))
+    stdout.print(styled(("chip", "bold"), f"  {chip_sentence(result.chip, result.area_um2)}"))
+    if result.system is not None:
+        stdout.print(styled(("system", "bold"), f"  {result.system.in_words}"))
+        stdout.print(styled(("takes", "bold"), f"  {result.system.bill_in_words}"))
+    print_content(plan_table(result.plans), shown=_NARROW)
+    stdout.print(styled(("certificate", "bold"), f"  {certificate_sentence(result.certificate)}"))
     _print_scope(result)
-    stdout.print(f"[bold]held back by[/]  {result.certificate.binding}", highlight=False)
+    stdout.print(styled(("held back by", "bold"), f"  {result.certificate.binding}"))
+    if result.settings.scenario.placement_model is PlacementModel.FULL:
+        for model, near in expected_of_search(result.plans).items():
+            stdout.print(styled((f"expected, {model}", "bold"), f"  {expected_sentence(near)}"))
     if out is not None:
-        stdout.print(f"run recorded in {out}", highlight=False)
+        stdout.print(f"run recorded in {out}")
 
 
 def _print_scope(result: SearchResult) -> None:
@@ -265,5 +299,4 @@ def _print_scope(result: SearchResult) -> None:
     from rephaze.api.search_views import scope_sentences
 
     for heading, text in scope_sentences(result):
-        # One text, so that lines break where the terminal ends.
-        stdout.print(Text.assemble((heading, "bold"), f"  {text}"))
+        stdout.print(styled((heading, "bold"), f"  {text}"))

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from math import inf, isfinite
+from math import isfinite
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from rephaze.cli.budget_options import BudgetMm2, BudgetUsd, BudgetWatts, budget_changes
 from rephaze.cli.compare import step_progress
-from rephaze.cli.output import ExitCode, JsonOption, print_json, stdout
-from rephaze.cli.tables import bare_table, filled, print_table
+from rephaze.cli.output import ExitCode, JsonOption, print_json, seconds, stdout
+from rephaze.cli.tables import print_content
+from rephaze.types.output_files import HTML_PAGE, check_output
 
 if TYPE_CHECKING:
     from rephaze.types.search import SearchResult
@@ -38,11 +40,20 @@ def sensitivity(
     ] = None,
     knob: Annotated[
         list[str] | None,
-        typer.Option(help="What to change: hbm, buffer, inner-links, outer-links, area; all unless given."),
+        typer.Option(
+            help="What to change: hbm, buffer, inner-links, outer-links, area, and with a budget power-budget, "
+            "usd-budget, silicon-budget; all unless given."
+        ),
     ] = None,
     factor: Annotated[
         list[float] | None, typer.Option(help="What to multiply it by; 0.5 and 2 unless given.")
     ] = None,
+    config: Annotated[
+        Path | None, typer.Option(help="Run file (.toml): scenario, changes to it, what to look for.")
+    ] = None,
+    budget_watts: BudgetWatts = None,
+    budget_usd: BudgetUsd = None,
+    budget_mm2: BudgetMm2 = None,
     time_limit: Annotated[
         float | None, typer.Option(help="Seconds for each search; then its incumbent.", metavar="S")
     ] = None,
@@ -60,15 +71,20 @@ def sensitivity(
     """
     from rephaze.api import sensitivity as study
 
+    if html is not None:
+        check_output(html, HTML_PAGE, (*(models or ()), scenario or ""))
+    limit_s = seconds("--time-limit", time_limit)
     with step_progress(quiet=json_output) as on_step:
         found = study(
             *(models or ()),
             scenario=scenario,
             run=run,
+            config=config,
+            changes=budget_changes(budget_watts, budget_usd, budget_mm2),
             knobs=knob or (),
             factors=factor or (0.5, 2.0),
             num_workers=workers,
-            time_limit_s=inf if time_limit is None else time_limit,
+            time_limit_s=limit_s,
             on_step=on_step,
         )
     if html is not None:
@@ -78,7 +94,7 @@ def sensitivity(
     else:
         _print(found)
         if html is not None:
-            stdout.print(f"page written to {html}", highlight=False, markup=False, soft_wrap=True)
+            stdout.print(f"page written to {html}", soft_wrap=True)
     if found.base.chip is None:
         is_unknown = found.base.status == "unknown"
         raise typer.Exit(ExitCode.UNKNOWN if is_unknown else ExitCode.INFEASIBLE)
@@ -93,6 +109,7 @@ def _record(found: Sensitivity) -> dict[str, Any]:
             "gap": result.gap if result.chip else None,
             "reason": result.reason,
             "area_um2": result.area_um2,
+            "system": None if result.system is None else asdict(result.system),
             "chip": asdict(result.chip) if result.chip else None,
             "plans": [asdict(plan) | {"stages": len(plan.stages)} for plan in result.plans],
             "search_s": result.search_s,
@@ -118,6 +135,6 @@ def _record(found: Sensitivity) -> dict[str, Any]:
 def _print(found: Sensitivity) -> None:
     from rephaze.api.search_views import change_notes, change_table
 
-    print_table(filled(bare_table(), change_table(found)))
+    print_content(change_table(found))
     for note in change_notes(found):
-        stdout.print(note, highlight=False)
+        stdout.print(note)

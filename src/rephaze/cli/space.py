@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.table import Table
 
-from rephaze.cli.output import ExitCode, JsonOption, print_json, stdout
+from rephaze.api.present import TextTable
+from rephaze.cli.output import ExitCode, JsonOption, print_json, stdout, styled
+from rephaze.cli.tables import print_content
 from rephaze.units import UM2_PER_MM2
 
 if TYPE_CHECKING:
@@ -61,30 +62,20 @@ def _print(found: DesignCount) -> None:
     from rephaze.api.views import limits_sentence, nothing_sentence, removal_table
 
     scenario = found.scenario
-    stdout.print(f"[bold]Scenario {scenario.name}[/]: {scenario.title}", highlight=False)
-    stdout.print(limits_sentence(found), highlight=False)
-    table = Table(show_header=False, box=None, pad_edge=False)
-    table.add_column(justify="right")
-    table.add_column()
-    *removed, left = removal_table(found).rows
-    for row in removed:
-        table.add_row(*row)
-    table.add_row(*(f"[bold]{cell}[/]" for cell in left))
-    stdout.print(table, highlight=False)
+    stdout.print(styled((f"Scenario {scenario.name}", "bold"), f": {scenario.title}"))
+    stdout.print(limits_sentence(found))
+    print_content(removal_table(found))
     if found.census.num_designs:
-        stdout.print(_histogram(found), highlight=False)
+        print_content(_histogram(found))
     else:
-        stdout.print(nothing_sentence(found), highlight=False)
+        stdout.print(nothing_sentence(found))
 
 
-def _histogram(found: DesignCount) -> Table:
+def _histogram(found: DesignCount) -> TextTable:
     counts, ends_um2 = found.histogram(NUM_BINS)
     ends_mm2 = ends_um2 / UM2_PER_MM2
-    table = Table(title="Designs by area", box=None, pad_edge=False, title_justify="left")
-    table.add_column("mm²", justify="right")
-    table.add_column("")
-    table.add_column("designs", justify="right")
-    for count, low, high in zip(counts, ends_mm2[:-1], ends_mm2[1:], strict=True):
-        bar = "█" * round(BAR_CELLS * count / counts.max())
-        table.add_row(f"{low:,.0f} - {high:,.0f}", f"[cyan]{bar}[/]", f"{count:,}")
-    return table
+    rows = tuple(
+        (f"{low:,.0f} - {high:,.0f}", f"{count:,}", "█" * round(BAR_CELLS * count / counts.max()))
+        for count, low, high in zip(counts, ends_mm2[:-1], ends_mm2[1:], strict=True)
+    )
+    return TextTable(headings=("mm²", "designs", ""), rows=rows, left=frozenset({""}), title="Designs by area")

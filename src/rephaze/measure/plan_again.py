@@ -39,7 +39,7 @@ _Event = tuple[int, int, int, float, float]
 """Device, kind, microbatch, start, end."""
 
 
-class PlanAgain:
+class PricedAgain:
     """One model's plan on one chip.
 
     Args:
@@ -68,9 +68,9 @@ class PlanAgain:
         self._operators: list[OperatorEstimate] | None = None
         self._is_full = scenario.placement_model is PlacementModel.FULL
         if self._is_full:
-            self._full_problem = FullPlanner(self._solver, self._work, self._unit, self._memory).problem()
-            self._full_price = price_full_plan(self._full_problem, self._full_problem.graphs[0], plan.full_plan)
-            batch_s = self._full_price.batch_s
+            self.full_problem = FullPlanner(self._solver, self._work, self._unit, self._memory).problem()
+            self.full_price = price_full_plan(self.full_problem, self.full_problem.graphs[0], plan.full_plan)
+            batch_s = self.full_price.batch_s
         else:
             problem = self._work.placement_problem((self._unit,), self._memory)
             graph = with_times(problem.graphs[0], cut, self._solver, self._work)
@@ -94,9 +94,9 @@ class PlanAgain:
     def account(self) -> PlanAccount:
         """Time and memory by cause."""
         if self._is_full:
-            graph = self._full_problem.graphs[0]
-            causes = causes_of(self._full_problem, graph, self._full_price)
-            devices, num_positions = self._full_price.devices, max(len(layer.keep) for layer in graph.layers)
+            graph = self.full_problem.graphs[0]
+            causes = causes_of(self.full_problem, graph, self.full_price)
+            devices, num_positions = self.full_price.devices, max(len(layer.keep) for layer in graph.layers)
         else:
             time = self._priced.time
             causes = TimeCauses(
@@ -140,14 +140,14 @@ class PlanAgain:
         return _timeline(events, kinds, self._plan.pp, count)
 
     def _full_timeline(self) -> PlanTimeline | None:
-        plan, graph = self._full_price.plan, self._full_problem.graphs[0]
-        count = -(-self._full_problem.num_microbatches(graph) // plan.dp)
+        plan, graph = self.full_price.plan, self.full_problem.graphs[0]
+        count = -(-self.full_problem.num_microbatches(graph) // plan.dp)
         if len(PassKind) * count * len(plan.stages) > MOST_FULL_PASSES // 10:
             return None
         kinds = tuple(str(kind) for kind in PassKind)
         events = [
             (one.device, kinds.index(one.kind), one.microbatch, one.start_s, one.end_s)
-            for one in replay_events(self._full_problem, graph, self._full_price)
+            for one in replay_events(self.full_problem, graph, self.full_price)
         ]
         return _timeline(events, kinds, plan.pp, count)
 

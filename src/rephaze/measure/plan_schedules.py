@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import replace
 
 from rephaze.measure.chip_solver import ChipSolver
@@ -11,6 +12,7 @@ from rephaze.measure.layer_problem import layer_problem
 from rephaze.measure.model_work import ModelWork, Unit
 from rephaze.schedule.solve import LayerSchedule
 from rephaze.types.chip import Chip
+from rephaze.types.full import FullPlan
 from rephaze.types.scenario import Scenario
 from rephaze.types.schedule import (
     PassSchedule,
@@ -33,30 +35,10 @@ def plan_passes(
     Layers are estimated and scheduled as the search did, at the degree and the microbatch size of the plan. A
     model given as a file is read again: ``RephazeError`` if it is gone. ``StoppedError`` when cut.
     """
-    scenario = scenario_of_plan(settings.scenario, plan)
-    work, solver = ModelWork(plan.model, scenario, stop), ChipSolver(chip, scenario, stop=stop)
-    unit = Unit(work.cuts[0], plan.microbatch, work.units[0].policy)
-    found = []
-    for kind, num_layers in Counter(work.layer_type_of).most_common():
-        for direction, name in enumerate(DIRECTIONS):
-            problem, schedule = _pass(work, solver, unit, kind, direction)
-            found.append(
-                PassSchedule(
-                    model=plan.model,
-                    layer=work.graph(unit.cut).layer_types[kind].name,
-                    direction=name,
-                    num_layers=num_layers,
-                    tp=plan.tp,
-                    microbatch=plan.microbatch,
-                    clock_hz=chip.clock_hz,
-                    problem=problem,
-                    schedule=schedule,
-                )
-            )
-    return tuple(found)
+    return tuple(_layer_schedules(plan.model, settings.scenario, chip, plan, stop))
 
 
-def scenario_of_plan(scenario: Scenario, plan: ModelPlan) -> Scenario:
+def scenario_of_plan(scenario: Scenario, plan: ModelPlan | FullPlan) -> Scenario:
     """The scenario with the plan's own cut and size alone: preparing the others would take most of the time."""
     training = replace(
         scenario.training,
@@ -68,6 +50,41 @@ def scenario_of_plan(scenario: Scenario, plan: ModelPlan) -> Scenario:
         etp_degrees=None if scenario.training.etp_degrees is None else (plan.etp,),
     )
     return replace(scenario, training=training)
+
+
+def plan_schedules(
+    model: str, scenario: Scenario, chip: Chip, plan: ModelPlan | FullPlan, stop: StopSignal = UNSTOPPED
+) -> list[PassSchedule]:
+    """Forward and backward pass of a model's most repeated layer type on a chip, cut as a plan says."""
+    return list(_layer_schedules(model, scenario, chip, plan, stop, most=1))
+
+
+def _layer_schedules(
+    model: str,
+    scenario: Scenario,
+    chip: Chip,
+    plan: ModelPlan | FullPlan,
+    stop: StopSignal,
+    most: int | None = None,
+) -> Iterator[PassSchedule]:
+    """Both passes of so many layer types, the most repeated first."""
+    scenario = scenario_of_plan(scenario, plan)
+    work, solver = ModelWork(model, scenario, stop), ChipSolver(chip, scenario, stop=stop)
+    unit = Unit(work.cuts[0], plan.microbatch, work.units[0].policy)
+    for kind, num_layers in Counter(work.layer_type_of).most_common(most):
+        for direction, name in enumerate(DIRECTIONS):
+            problem, schedule = _pass(work, solver, unit, kind, direction)
+            yield PassSchedule(
+                model=model,
+                layer=work.graph(unit.cut).layer_types[kind].name,
+                direction=name,
+                num_layers=num_layers,
+                tp=plan.tp,
+                microbatch=plan.microbatch,
+                clock_hz=chip.clock_hz,
+                problem=problem,
+                schedule=schedule,
+            )
 
 
 def _pass(

@@ -2,14 +2,27 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
-from rephaze.report.page import cards, paragraph, status_line
+from rephaze.report.page import cards, heading, paragraph, status_line
 from rephaze.report.time_bars import parts_of
 from rephaze.types.comparison import TPUV4_EXPERT, TPUV4_SEARCHED, Baseline
 from rephaze.types.plan_account import BaselineAccounts, PlanDetail
 from rephaze.types.search import Aggregate, Objective, SearchResult, SearchSettings, SearchStatus
-from rephaze.units import FLOPS_PER_TFLOPS, GB, GHZ, GIB, MIB, S_PER_MS, UM2_PER_MM2
+from rephaze.types.system import ChosenSystem
+from rephaze.units import (
+    FLOPS_PER_TFLOPS,
+    GB,
+    GHZ,
+    GIB,
+    MIB,
+    MM2_PER_M2,
+    S_PER_MS,
+    UM2_PER_MM2,
+    USD_PER_MUSD,
+    W_PER_MW,
+)
 
 _UNITS = {
     Objective.THROUGHPUT: "samples/s",
@@ -44,6 +57,11 @@ def objective_unit(settings: SearchSettings) -> str:
     return unit if len(settings.models) == 1 else f"{unit} ({_AGGREGATES[settings.aggregate]})"
 
 
+def num_chips(settings: SearchSettings, result: SearchResult) -> int:
+    """Of the cluster: the answer's where the system was searched."""
+    return settings.scenario.cluster.num_devices if result.system is None else result.system.num_chips
+
+
 def answer_sentence(settings: SearchSettings, result: SearchResult, baselines: Sequence[Baseline]) -> str:
     """What was found, how much better it is than TPUv4, and whether that is proven."""
     models = _listed(settings.models)
@@ -57,7 +75,7 @@ def answer_sentence(settings: SearchSettings, result: SearchResult, baselines: S
     best = _BEST_AT[settings.objective].format(models=models)
     said = (
         f"Of {result.certificate.num_designs:,} possible chips this one, within {limit_mm2:,.0f} mm² of silicon, "
-        f"{best}: {speeds} samples a second on a cluster of {scenario.cluster.num_devices:,}"
+        f"{best}: {speeds} samples a second on a cluster of {num_chips(settings, result):,}"
     )
     by_name = {one.name: one.objective for one in baselines if one.objective > 0}
     if TPUV4_SEARCHED in by_name:
@@ -122,6 +140,8 @@ def answer_body(
     if len(result.plans) == 1:
         numbers.append((f"{result.plans[0].energy_per_sample_j:,.4g} J", "energy of a sample"))
     body += cards(numbers)
+    if result.system is not None:
+        body += heading("The system") + system_cards(settings, result.system)
     why = why_sentence(plans, accounts)
     return body + (paragraph(why) if why else "")
 
@@ -153,3 +173,32 @@ def _listed(names: Sequence[str]) -> str:
     if len(names) > MOST_NAMED:
         return f"{', '.join(names[: MOST_NAMED - 1])} and {len(names) - MOST_NAMED + 1} more"
     return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
+
+
+def system_cards(settings: SearchSettings, system: ChosenSystem) -> str:
+    """The cluster of the answer, and what it takes of the budget."""
+    budget = settings.budget
+
+    def taken(amount: float, limit: float, what: str) -> str:
+        return what if math.isinf(limit) else f"{what}, {amount / limit:.1%} of the budget"
+
+    return cards(
+        [
+            (f"{system.num_chips:,}", f"chips in nodes of {system.node_size:,}"),
+            (f"{system.clock_hz / GHZ:,.4g} GHz", f"clock, with {system.hbm}"),
+            (
+                f"{system.num_inside_links:g} + {system.num_outside_links:g}",
+                f"links of a chip inside and outside its node, {system.inside_bytes_per_s / GB:,.0f} and "
+                f"{system.outside_bytes_per_s / GB:,.0f} GB/s",
+            ),
+            (
+                f"{system.silicon_mm2 / MM2_PER_M2:.3g} m²",
+                taken(system.silicon_mm2, budget.silicon_mm2, "silicon of all chips"),
+            ),
+            (f"{system.power_w / W_PER_MW:.3g} MW", taken(system.power_w, budget.power_w, "drawn at most")),
+            (
+                f"{system.cost_usd / USD_PER_MUSD:.3g} million dollars",
+                taken(system.cost_usd, budget.cost_usd, "to make and join"),
+            ),
+        ]
+    )

@@ -9,7 +9,7 @@ from rephaze.report.page import paragraph, table
 from rephaze.report.svg import WIDTH, Scale, drawing, label, number, round_ticks, tag
 from rephaze.types.boxes import FieldReach
 from rephaze.types.search import Certificate, SearchResult
-from rephaze.units import MIB
+from rephaze.units import GHZ, MIB
 
 STRIP_LEFT, STRIP_GAP, STRIP_TOP, STRIP_HIGH, STRIP_PITCH = 44.0, 8.0, 30.0, 110.0, 168.0
 TITLES = {
@@ -20,6 +20,11 @@ TITLES = {
     "vector_lanes": "lanes of a vector core",
     "global_buffer_bytes": "global buffer (MiB)",
     "num_hbm_stacks": "HBM stacks",
+    "clock_hz": "clock (GHz)",
+    "num_inside_links": "links inside a node",
+    "num_outside_links": "links outside a node",
+    "node_size": "chips of a node",
+    "num_chips": "chips",
 }
 MOST_LABELS = 12
 """Values named under an axis; of more every second, third ... is."""
@@ -179,4 +184,5 @@ def _parts(values: Sequence[float], result: SearchResult) -> list[float]:
 
 
 def _value(field: str, value: int) -> str:
-    return f"{value / MIB:g}" if field == "global_buffer_bytes" else str(value)
+    units = {"global_buffer_bytes": MIB, "clock_hz": GHZ}
+    return f"{value / units[field]:g}" if field in units else str(value)

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from rephaze.types.chip import ChipTable, FloatColumn
-from rephaze.types.run_record import BoundTable
+from rephaze.types.run_record import NOT_REMOVED, BoundTable
 from rephaze.types.search import Evaluation
 
 MAX_DROPPED = 4000
@@ -44,11 +44,30 @@ class ExploredDesigns:
 
 
 def dropped_designs(explored: ExploredDesigns) -> list[tuple[int, float]]:
-    """Designs not solved exactly that have a recorded bound, best bound first."""
-    evaluated = {item.design for item in explored.evaluations}
+    """Designs that a bound dropped, at that bound, best bound first."""
     found = [(item.design, item.bound) for item in explored.evaluations if not item.is_exact]
-    if explored.bounds is not None:
-        pairs = zip(explored.bounds.design_c.tolist(), explored.bounds.bound_c.tolist(), strict=True)
-        found += [(design, bound) for design, bound in pairs if design not in evaluated]
+    return _by_bound(found + _unsolved(explored, is_open=False))
+
+
+def open_designs(explored: ExploredDesigns) -> list[tuple[int, float]]:
+    """Designs that a search which was stopped left open, at their bound, best bound first."""
+    return _by_bound(_unsolved(explored, is_open=True))
+
+
+def _unsolved(explored: ExploredDesigns, *, is_open: bool) -> list[tuple[int, float]]:
+    """Designs with a recorded bound that were never taken up: those no bound removed, or the others."""
+    evaluated = {item.design for item in explored.evaluations}
+    if explored.bounds is None:
+        return []
+    table = explored.bounds
+    rows = zip(table.design_c.tolist(), table.bound_c.tolist(), table.removed_by_c.tolist(), strict=True)
+    return [
+        (design, bound)
+        for design, bound, removed_by in rows
+        if design not in evaluated and (removed_by == NOT_REMOVED) is is_open
+    ]
+
+
+def _by_bound(found: list[tuple[int, float]]) -> list[tuple[int, float]]:
     shown = [(design, bound) for design, bound in found if 0.0 < bound < math.inf]
     return sorted(shown, key=lambda item: (-item[1], item[0]))

@@ -11,7 +11,7 @@ from html import escape
 from importlib.resources import files
 from pathlib import Path
 
-from rephaze.errors import FileError
+from rephaze.types.output_files import HTML_PAGE, write_whole
 
 MOST_IN_NAME = 40
 
@@ -150,13 +150,7 @@ def write_page(path: Path, *, title: str, lead: str, sections: Sequence[Section]
         f'<main><h1>{escape(title)}</h1><p class="lead">{escape(lead)}</p>{blocks}</main>'
         f"<script>{script}</script></body></html>"
     )
-    partial = path.with_suffix(path.suffix + ".part")
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        partial.write_text(page, encoding="utf-8")
-        partial.replace(path)
-    except OSError as error:
-        raise FileError(f"{path}: cannot be written ({error.strerror})") from None
+    write_whole(path, page, HTML_PAGE)
     return path
 
 

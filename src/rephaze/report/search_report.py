@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from rephaze.report.answer_section import answer_body, chip_cards, objective_unit
+from rephaze.report.answer_section import answer_body, chip_cards, num_chips, objective_unit
 from rephaze.report.baseline_sections import baselines_body, times_body
 from rephaze.report.chip_drawing import ItemsNamed, chips_figure
 from rephaze.report.compare_plot import gain_sections
 from rephaze.report.cover_sections import cover_body, reach_body
-from rephaze.report.explored import MAX_DROPPED, ExploredDesigns, MarkedChip, dropped_designs
+from rephaze.report.explored import MAX_DROPPED, ExploredDesigns, MarkedChip, dropped_designs, open_designs
 from rephaze.report.figure import figure_html
 from rephaze.report.gantt import gantt_figure
 from rephaze.report.known_chips import known_chips_body
@@ -23,7 +23,7 @@ from rephaze.report.progress import progress_figure
 from rephaze.report.roofline import operators_table, roofline_figure
 from rephaze.report.runners_up import runners_up_body
 from rephaze.report.sensitivity_plot import sensitivity_figure, sensitivity_table
-from rephaze.report.tradeoffs import AGAINST, tradeoff_figure
+from rephaze.report.tradeoffs import AGAINST, DROPPED, OPEN, Unsolved, tradeoff_figure
 from rephaze.report.trust_sections import assumptions_body, expected_body
 from rephaze.store.record_json import to_json
 from rephaze.types.assumption import Assumption
@@ -32,10 +32,11 @@ from rephaze.types.chip_items import ChipItems
 from rephaze.types.comparison import Baseline, Comparison
 from rephaze.types.pareto import ChipPoints
 from rephaze.types.placement import PlacementModel
-from rephaze.types.plan_account import BaselineAccounts, ExpectedErrors, PlanDetail
+from rephaze.types.plan_account import BaselineAccounts, PlanDetail
 from rephaze.types.run_record import Incumbent, RunInfo
-from rephaze.types.search import Certificate, Objective, SearchResult, SearchStatus
+from rephaze.types.search import Certificate, Objective, SearchResult
 from rephaze.types.sensitivity import Sensitivity
+from rephaze.types.truth import ExpectedError
 from rephaze.units import S_PER_US, UM2_PER_MM2
 
 
@@ -63,7 +64,8 @@ class SearchRecords:
     """Every chip that was measured."""
     comparison: Comparison | None = None
     sensitivity: Sensitivity | None = None
-    expected: ExpectedErrors | None = None
+    expected: Mapping[str, ExpectedError | None] = field(default_factory=dict)
+    """By model, what measured runs near its plan say; None: none is near."""
     items: Sequence[ChipItems] = ()
     """The silicon of the winner, and of TPUv4."""
     assumptions: Sequence[Assumption] = ()
@@ -74,7 +76,7 @@ def write_search_report(path: Path, records: SearchRecords) -> Path:
     settings, result = records.info.settings, records.result
     lead = (
         f"Scenario {settings.scenario.name}: {settings.scenario.title}. "
-        f"{settings.scenario.cluster.num_devices:,} chips, global batch "
+        f"{num_chips(settings, result):,} chips, global batch "
         f"{settings.scenario.training.global_batch:,}, searched in {result.search_s:,.1f} s."
     )
     title = f"The best chip for {', '.join(settings.models)}"
@@ -113,7 +115,7 @@ def search_sections(records: SearchRecords) -> list[Section]:
         Section(title="Known chips", body=known_chips_body(records.marked, result, unit)),
         Section(title="The certificate", body=_certificate(records, unit), short="Certificate"),
     ]
-    if records.expected is not None and records.expected.lines:
+    if records.expected:
         found.append(Section(title="Expected error", body=expected_body(records.expected)))
     if records.assumptions:
         found.append(Section(title="Assumptions", body=assumptions_body(records.assumptions)))
@@ -187,38 +189,44 @@ def _tradeoffs(records: SearchRecords) -> str:
     points = records.points
     if points is None or not points.points:
         return paragraph("No chip was measured, so that there is nothing to draw.")
-    dropped: list[tuple[float, float]] = []
+    unsolved: tuple[Unsolved, ...] = ()
     if explored is not None and settings.objective is Objective.THROUGHPUT:
-        dropped = [
-            (float(explored.area_um2_c[design]) / UM2_PER_MM2, bound)
-            for design, bound in dropped_designs(explored)[:MAX_DROPPED]
-        ]
+        unsolved = tuple(
+            Unsolved(kind=kind, places=_places(explored, listed))
+            for kind, listed in ((DROPPED, dropped_designs(explored)), (OPEN, open_designs(explored)))
+        )
     speed = objective_unit(replace(settings, objective=Objective.THROUGHPUT))
     panels = [
         (
             against.tab,
-            figure_html(tradeoff_figure(points, against, speed, dropped if against.column == "area_mm2" else ())),
+            figure_html(tradeoff_figure(points, against, speed, unsolved if against.column == "area_mm2" else ())),
         )
         for against in AGAINST
     ]
-    body = tabs("Throughput against", panels) + paragraph(_not_drawn(records, len(dropped)), "note")
+    body = tabs("Throughput against", panels) + paragraph(_not_drawn(records, unsolved), "note")
     if explored is not None:
         body += runners_up_body(explored, records.result, objective_unit(settings))
     return body
 
 
-def _not_drawn(records: SearchRecords, num_dropped: int) -> str:
+def _places(explored: ExploredDesigns, listed: Sequence[tuple[int, float]]) -> tuple[tuple[float, float], ...]:
+    """Area in mm², and bound."""
+    return tuple(
+        (float(explored.area_um2_c[design]) / UM2_PER_MM2, bound) for design, bound in listed[:MAX_DROPPED]
+    )
+
+
+def _not_drawn(records: SearchRecords, unsolved: Sequence[Unsolved]) -> str:
     """What of the space is not in the picture of its designs."""
     if records.result.certificate.num_boxes is not None:
         return "All other grid points were settled in boxes: no design of them was looked at on its own."
-    num_designs, is_open = (
-        records.result.certificate.num_designs,
-        records.result.status is not SearchStatus.OPTIMAL,
-    )
+    counted = {one.kind: len(one.places) for one in unsolved}
+    num_open = counted.get(OPEN, 0)
     return (
-        f"Of {num_designs:,} designs those solved exactly are drawn, and {num_dropped:,} that were dropped, at "
-        "their upper bound against area. The others no plan fits, or a cheaper bound settled"
-        + (", or they were not reached." if is_open else ".")
+        f"Of {records.result.certificate.num_designs:,} designs those solved exactly are drawn, and, at their "
+        f"upper bound against area, {counted.get(DROPPED, 0):,} that were dropped"
+        + (f" and {num_open:,} that were left open" if num_open else "")
+        + f". The others no plan fits, a cheaper bound settled, or they are past the {MAX_DROPPED:,} best bounds."
     )
 
 

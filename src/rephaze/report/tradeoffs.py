@@ -19,7 +19,18 @@ KINDS = {
     PointKind.KNOWN: ("known chips", "3"),
     PointKind.WINNER: ("the winner", "2"),
 }
-DROPPED, FRONT, LIMIT = "dropped", "front", "limit"
+DROPPED, OPEN, FRONT, LIMIT = "dropped", "open", "front", "limit"
+UNSOLVED = {DROPPED: ("designs dropped, at their bound", "8"), OPEN: ("designs left open, at their bound", "4")}
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Unsolved:
+    """Designs that were not solved."""
+
+    kind: str
+    """A key of ``UNSOLVED``."""
+    places: tuple[tuple[float, float], ...]
+    """Of each, what is along x, and the bound of its throughput."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -76,24 +87,24 @@ def front_of(points: Sequence[tuple[float, float]]) -> list[tuple[float, float]]
     return found
 
 
-def tradeoff_figure(
-    points: ChipPoints, against: Against, unit: str, dropped: Sequence[tuple[float, float]] = ()
-) -> Figure:
+def tradeoff_figure(points: ChipPoints, against: Against, unit: str, unsolved: Sequence[Unsolved] = ()) -> Figure:
     """Points with the front of designs within the limits, and that of all chips.
 
     Args:
         points: Every measured chip.
         against: What is along x.
         unit: Of throughput.
-        dropped: Designs that were not solved: x, and the bound of their throughput.
+        unsolved: Designs that were not solved.
     """
     limit_mm2 = points.area_limit_um2 / UM2_PER_MM2
     shown = [(against.of(one), one.samples_per_s, one) for one in points.points]
     first, last = (0.0, math.inf) if against.near is None else (part * limit_mm2 for part in against.near)
     shown = [point for point in shown if first <= point[0] <= last]
-    dropped = [point for point in dropped if first <= point[0] <= last]
-    xs = [x for x, _, _ in shown] + [x for x, _ in dropped]
-    ys = [y for _, y, _ in shown] + [y for _, y in dropped]
+    clouds = {one.kind: [place for place in one.places if first <= place[0] <= last] for one in unsolved}
+    clouds = {kind: places for kind, places in clouds.items() if places}
+    bounds = [place for places in clouds.values() for place in places]
+    xs = [x for x, _, _ in shown] + [x for x, _ in bounds]
+    ys = [y for _, y, _ in shown] + [y for _, y in bounds]
     is_area = against.column == _AREA_COLUMN
     most_x = 1.06 * max([*xs, limit_mm2] if is_area else xs, default=1.0)
     most_y = 1.08 * max(ys, default=1.0)
@@ -102,9 +113,9 @@ def tradeoff_figure(
     across = Scale(low=first, high=most_x if against.near is None else last, begin=LEFT, end=WIDTH - RIGHT)
     up = Scale(low=least_y, high=most_y, begin=bottom, end=TOP)
     body = [x_axis(across, TOP, bottom, against.axis), y_axis(up, LEFT, WIDTH - RIGHT, unit)]
-    if dropped:
-        path = "".join(f"M{number(across(x))} {number(up(y))}h0" for x, y in dropped)
-        body.append(f'<path class="cloud" data-s="{DROPPED}" d="{path}"/>')
+    for kind, places in clouds.items():
+        path = "".join(f"M{number(across(x))} {number(up(y))}h0" for x, y in places)
+        body.append(f'<path class="cloud s{UNSOLVED[kind][1]}" data-s="{kind}" d="{path}"/>')
     fits = [(x, y) for x, y, one in shown if one.fits_limits and one.kind is not PointKind.KNOWN]
     everything = [(x, y) for x, y, _ in shown]
     body.append(_front(front_of(everything), across, up, across.high, "thin s8 dash"))
@@ -126,12 +137,12 @@ def tradeoff_figure(
     rows: list[list[Cell]] = [
         [one.kind.value, one.name, one.samples_per_s, x, one.fits_limits] for x, _, one in shown
     ]
-    rows += [[DROPPED, None, bound, x, None] for x, bound in dropped]
+    rows += [[kind, None, bound, x, None] for kind, places in clouds.items() for x, bound in places]
     kinds = {one.kind for one in points.points}
     legend = [
         Series(key=kind.value, name=KINDS[kind][0], colour=KINDS[kind][1]) for kind in KINDS if kind in kinds
     ]
-    legend += [Series(key=DROPPED, name="designs dropped, at their bound", colour="8")] if dropped else []
+    legend += [Series(key=kind, name=UNSOLVED[kind][0], colour=UNSOLVED[kind][1]) for kind in clouds]
     legend += [Series(key=FRONT, name="fronts: within the limits (line), of all (dashes)", colour="2")]
     return Figure(
         name=f"throughput-{against.key}",

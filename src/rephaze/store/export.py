@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import csv
-import os
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Sequence
 from enum import StrEnum
 from itertools import islice
 from pathlib import Path
@@ -14,11 +12,14 @@ from typing import Any
 from rephaze.errors import FileError, MissingExtraError
 from rephaze.store.lock import LOCK_NAME
 from rephaze.store.reader import RunReader
-from rephaze.store.record_json import canonical_text, to_json
+from rephaze.store.record_json import Json, canonical_text, to_json
 from rephaze.store.schema import DB_NAME
 from rephaze.store.tables import FlatTable, TableName, flat_table
+from rephaze.types.output_files import FileKind, whole_file, write_whole
 
 _ROWS_A_BATCH = 20_000
+_NUM_ALIKE_BYTES = 24
+"""Files of one kind begin alike for so long."""
 
 
 class FileFormat(StrEnum):
@@ -26,6 +27,19 @@ class FileFormat(StrEnum):
 
     CSV = "csv"
     PARQUET = "parquet"
+
+
+FILE_KINDS = {
+    FileFormat.CSV: FileKind(
+        name="a CSV table of a run", starts=(b"design,", b"model,design,", b"least_", b"elapsed_s,")
+    ),
+    FileFormat.PARQUET: FileKind(name="a Parquet file", starts=(b"par1",)),
+}
+
+
+def run_files(folder: Path) -> list[Path]:
+    """The files a run lives in: nothing may be written over them."""
+    return [folder / name for name in (DB_NAME, f"{DB_NAME}-wal", f"{DB_NAME}-shm", LOCK_NAME)]
 
 
 def export_table(run: RunReader, name: TableName, out: Path, file_format: FileFormat) -> int:
@@ -37,19 +51,25 @@ def export_table(run: RunReader, name: TableName, out: Path, file_format: FileFo
         FileError: ``out`` cannot be written, or is one of the run's own files.
         MissingExtraError: Parquet is asked for and pyarrow is not installed.
     """
-    write = {FileFormat.CSV: _write_csv, FileFormat.PARQUET: _write_parquet}[file_format]
-    if _is_own_file(run.folder, out):
-        raise FileError(f"{out}: belongs to the run itself; name another file")
+    info = run.info()
+    facts = {"settings": to_json(info.settings), "versions": to_json(info.versions)}
+    return write_table(flat_table(run, name), out, file_format, facts, run_files(run.folder))
+
+
+def write_table(
+    table: FlatTable, out: Path, file_format: FileFormat, facts: dict[str, Json], reads: Sequence[Path] = ()
+) -> int:
+    """Write a table to ``out`` and return its number of rows; a Parquet file holds the facts about it, too."""
     try:
-        with _whole_file(out) as path:
-            return write(run, flat_table(run, name), path)
-    except OSError as error:
-        raise FileError(f"{out}: cannot be written ({error.strerror or error})") from error
+        with whole_file(out, FILE_KINDS[file_format], reads) as path:
+            if file_format is FileFormat.CSV:
+                return _write_csv(table, path)
+            return _write_parquet(table, path, facts)
     except UnicodeEncodeError as error:
         raise FileError(f"{out}: a cell is not valid text ({error.object!r}); export as csv") from None
 
 
-def _write_csv(_run: RunReader, table: FlatTable, path: Path) -> int:
+def _write_csv(table: FlatTable, path: Path) -> int:
     num_rows = 0
     # A file's name may hold bytes that are no text: they are written as the bytes they were.
     with path.open("w", encoding="utf-8", errors="surrogateescape", newline="") as file:
@@ -61,7 +81,7 @@ def _write_csv(_run: RunReader, table: FlatTable, path: Path) -> int:
     return num_rows
 
 
-def _write_parquet(run: RunReader, table: FlatTable, path: Path) -> int:
+def _write_parquet(table: FlatTable, path: Path, facts: dict[str, Json]) -> int:
     try:
         import pyarrow as pa
         from pyarrow.parquet import ParquetWriter
@@ -70,8 +90,6 @@ def _write_parquet(run: RunReader, table: FlatTable, path: Path) -> int:
             "Parquet files need pyarrow: pip install 'rephaze[parquet]', or export as csv"
         ) from None
     kinds = {bool: pa.bool_(), int: pa.int64(), float: pa.float64(), str: pa.string()}
-    info = run.info()
-    facts = {"settings": to_json(info.settings), "versions": to_json(info.versions)}
     schema = pa.schema(
         [(column.name, kinds[column.kind]) for column in table.columns],
         metadata={"rephaze": canonical_text(facts)},
@@ -88,25 +106,12 @@ def _write_parquet(run: RunReader, table: FlatTable, path: Path) -> int:
     return num_rows
 
 
-def _is_own_file(folder: Path, out: Path) -> bool:
-    own = {DB_NAME, f"{DB_NAME}-wal", f"{DB_NAME}-shm", LOCK_NAME}
-    target = out.resolve()
-    return target.name in own and target.parent == folder.resolve()
+def write_text(text: str, out: Path, reads: Sequence[Path] = ()) -> None:
+    """Write a text file, whole or not at all; over another only if that begins alike.
 
-
-@contextmanager
-def _whole_file(out: Path) -> Iterator[Path]:
-    """A path to write to, renamed to ``out`` when the block ends well and deleted when it does not."""
-    target = out.resolve()  # through links: their target is replaced, not they
-    if target.exists() and not target.is_file():
-        if target.is_dir():
-            raise FileError(f"{out}: is a folder; name a file")
-        yield target  # a pipe or device cannot be renamed over
-        return
-    part = target.with_name(f".{target.name}.{os.getpid()}.part")
-    try:
-        yield part
-        part.replace(target)
-    except BaseException:
-        part.unlink(missing_ok=True)
-        raise
+    Raises:
+        FileError: It cannot be written.
+    """
+    content = text.encode("utf-8", errors="surrogateescape")
+    begins = b"".join(content[:_NUM_ALIKE_BYTES].split()).lower()
+    write_whole(out, content, FileKind(name="a file like the one to be written", starts=(begins,)), reads)

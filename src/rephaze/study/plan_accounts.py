@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from rephaze.errors import RephazeError
-from rephaze.measure.plan_again import PlanAgain
+from rephaze.measure.plan_again import PricedAgain
 from rephaze.measure.plan_schedules import plan_passes
 from rephaze.types.comparison import Baseline
 from rephaze.types.plan_account import BaselineAccounts, PlanAccount, PlanDetail, WinnerDetails
@@ -25,7 +25,7 @@ def winner_details(
     details = []
     for plan in result.plans:
         try:
-            again = PlanAgain(settings, result.chip, plan, stop)
+            again = PricedAgain(settings, result.chip, plan, stop)
             found = PlanDetail(
                 model=plan.model,
                 account=again.account(),
@@ -56,7 +56,7 @@ def baseline_accounts(
             for plan in one.answer.plans:
                 try:
                     chip = one.answer.chip
-                    plans.append(None if plan is None else PlanAgain(settings, chip, plan, stop).account())
+                    plans.append(None if plan is None else PricedAgain(settings, chip, plan, stop).account())
                 except StoppedError:
                     raise
                 except RephazeError:  # such as a rule's plan that the scenario itself does not allow

@@ -45,15 +45,18 @@ def spent_by_plans(settings: SearchSettings, plans: Sequence[ModelPlan]) -> Plan
     )
 
 
-def run_points(run: RunReader, known: Sequence[ChipAnswer], changed: Sequence[ChipAnswer]) -> ChipPoints:
+def run_points(
+    run: RunReader, settings: SearchSettings, known: Sequence[ChipAnswer], changed: Sequence[ChipAnswer]
+) -> ChipPoints:
     """The points of a run.
 
     Args:
         run: The run.
+        settings: Its settings, with the system of its answer.
         known: Chips that exist, with their plans.
         changed: The winner with one field changed, with its plans.
     """
-    settings, result = run.info().settings, run.result()
+    result = run.result()
     found = list(_solved(run, settings, None if result is None else result.design))
     for kind, answers in ((PointKind.CHANGED, changed), (PointKind.KNOWN, known)):
         for one in answers:

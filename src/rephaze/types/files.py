@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-import gzip
 import json
 import tomllib
+import zlib
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from rephaze.errors import FileError, SpecError
 from rephaze.types.checks import under
+from rephaze.types.plain_data import check_plain
+from rephaze.units import MIB
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
@@ -17,37 +19,79 @@ if TYPE_CHECKING:
     ModelT = TypeVar("ModelT", bound=BaseModel)
 
 
-def read_text(path: Path) -> str:
-    """The text of a file, gunzipped if it ends in ``.gz``; ``FileError`` if it cannot be read."""
+MAX_SHOWN_CHARS = 200
+"""Of a name or a reason in a message."""
+MAX_FILE_BYTES = 64 * MIB
+"""Of a file of any kind, as it is and unpacked."""
+MAX_TOML_BYTES = MIB
+"""TOML is written by hand."""
+_GZIP = 16 + zlib.MAX_WBITS
+
+
+def read_text(path: Path, max_bytes: int = MAX_FILE_BYTES) -> str:
+    """The text of a file, unpacked if it ends in ``.gz``; ``FileError`` if it cannot be read or is too large."""
+    name = str(path) if len(str(path)) <= MAX_SHOWN_CHARS else f"...{str(path)[-MAX_SHOWN_CHARS:]}"
     try:
-        raw = path.read_bytes()
-        return (gzip.decompress(raw) if path.suffix == ".gz" else raw).decode("utf-8")
+        with path.open("rb") as file:
+            raw = file.read(max_bytes + 1)
+        if len(raw) <= max_bytes and path.suffix == ".gz":
+            raw = _unpacked(raw, max_bytes)
+        if len(raw) > max_bytes:
+            raise FileError(f"{name}: has over {max_bytes / MIB:g} MiB, the most that is read")
+        return raw.decode("utf-8")
     except FileNotFoundError:
-        raise FileError(f"{path}: no such file") from None
-    except (OSError, EOFError, UnicodeDecodeError) as error:
-        raise FileError(f"{path}: cannot be read as text ({_one_line(error)})") from None
+        raise FileError(f"{name}: no such file") from None
+    except (OSError, EOFError, zlib.error) as error:
+        said = error.strerror if isinstance(error, OSError) and error.strerror else _one_line(error)
+        raise FileError(f"{name}: cannot be read as text ({said})") from None
+    except UnicodeDecodeError as error:
+        raise FileError(f"{name}: cannot be read as text ({_one_line(error)})") from None
+    except ValueError as error:
+        if isinstance(error, FileError):
+            raise
+        raise FileError(f"{name}: cannot be read as text ({_one_line(error)})") from None
 
 
 def parse_json(text: str, source: str) -> dict[str, Any]:
-    """The JSON object in ``text``; refuses NaN, infinities, repeated keys and anything but an object."""
+    """The JSON object in ``text``; refuses NaN, infinities, repeated keys and anything but a sound object."""
     try:
         data = json.loads(text, parse_constant=_refuse_constant, object_pairs_hook=_unique_keys)
-    except (ValueError, RecursionError) as error:
+    except RecursionError:
+        raise FileError(f"{source}: lists and objects within each other too deep") from None
+    except ValueError as error:
         raise FileError(f"{source}: not valid JSON ({_one_line(error)})") from None
     if not isinstance(data, dict):
-        raise FileError(f"{source}: must hold a JSON object, holds {type(data).__name__}")
+        raise FileError(f"{source}: must hold a JSON object, holds {_NAMES.get(type(data), 'a number')}")
+    check_plain(data, source)
     return data
 
 
 def read_mapping(path: Path) -> dict[str, Any]:
     """The object in a ``.json``, ``.json.gz`` or ``.toml`` file."""
-    text = read_text(path)
     if path.suffix != ".toml":
-        return parse_json(text, str(path))
+        return parse_json(read_text(path), str(path))
     try:
-        return tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
+        data = tomllib.loads(read_text(path, MAX_TOML_BYTES))
+    except RecursionError:
+        raise FileError(f"{path}: lists and tables within each other too deep") from None
+    except FileError:
+        raise
+    except ValueError as error:  # a number with too many digits is not a TOMLDecodeError
         raise FileError(f"{path}: not valid TOML ({_one_line(error)})") from None
+    check_plain(data, str(path))
+    return data
+
+
+def _unpacked(raw: bytes, max_bytes: int) -> bytes:
+    """What was packed, but not much more than ``max_bytes`` of it; a file may be of several parts."""
+    found = b""
+    while raw and len(found) <= max_bytes:
+        part = zlib.decompressobj(wbits=_GZIP)
+        found += part.decompress(raw, max_bytes + 1 - len(found))
+        if not part.eof and len(found) <= max_bytes:
+            raise EOFError("it ends before its end marker")
+        raw = part.unused_data.lstrip(b"\0")
+    return found
 
 
 def check_format(data: dict[str, Any], expected: str, source: str) -> None:
@@ -81,12 +125,17 @@ def _refuse_constant(text: str) -> Any:
 
 
 def _unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) != len(pairs):
-        keys = [key for key, _ in pairs]
-        raise ValueError(f"key {next(k for k in keys if keys.count(k) > 1)!r} is given twice")
+    found: dict[str, Any] = {}
+    for key, value in pairs:
+        if key in found:
+            raise ValueError(f"key {key[:MAX_SHOWN_CHARS]!r} is given twice")
+        found[key] = value
     return found
 
 
 def _one_line(error: BaseException) -> str:
-    return " ".join(str(error).split())
+    said = " ".join(str(error).split())
+    return said if len(said) <= MAX_SHOWN_CHARS else said[:MAX_SHOWN_CHARS] + "..."
+
+
+_NAMES = {list: "a list", str: "a text", bool: "true or false", type(None): "null"}

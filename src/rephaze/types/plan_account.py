@@ -89,23 +89,3 @@ class RunBaselines:
 
     baselines: tuple[Baseline, ...]
     accounts: tuple[BaselineAccounts, ...]
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class ExpectedError:
-    """How far prices like those of a run were from measurements: one line of a validation."""
-
-    what: str
-    """What was predicted, such as step time of dense models."""
-    num_cases: int
-    median_error_fraction: float
-    worst_error_fraction: float
-    source: str
-    note: str = ""
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class ExpectedErrors:
-    """The lines of a validation that are about a run."""
-
-    lines: tuple[ExpectedError, ...]

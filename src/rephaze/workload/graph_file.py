@@ -15,16 +15,21 @@ from rephaze.errors import SpecError
 from rephaze.types.checks import did_you_mean
 from rephaze.types.files import check_format, read_mapping, validate
 from rephaze.types.graph import LayerEdge, ModelGraph, TiedParameter
+from rephaze.types.output_files import FileKind, write_whole
 from rephaze.workload.graph_entries import layer_from_plain, layer_to_plain, size_from_plain, size_to_plain
 
 FORMAT = "rephaze.graph/1"
+
+
+GRAPH_FILE = FileKind(name="a graph file", starts=(b'{"format":"rephaze.graph/',), endings=(".json", ".json.gz"))
 
 
 def write_graph(graph: ModelGraph, path: Path) -> None:
     """Write a graph that is not cut; equal graphs give equal bytes."""
     text = graph_to_json(graph)
     data = (text + "\n").encode()
-    path.write_bytes(gzip.compress(data, compresslevel=9, mtime=0) if path.suffix == ".gz" else data)
+    packed = gzip.compress(data, compresslevel=9, mtime=0) if path.suffix == ".gz" else data
+    write_whole(path, packed, GRAPH_FILE)
 
 
 def graph_to_json(graph: ModelGraph) -> str:

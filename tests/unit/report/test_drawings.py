@@ -17,7 +17,7 @@ from rephaze.report.progress import progress_figure
 from rephaze.report.svg import Scale, log_ticks, number, round_ticks, rows_of, tag
 from rephaze.report.time_bars import TimeRow, parts_of, time_figure
 from rephaze.report.timeline import timeline_figure
-from rephaze.report.tradeoffs import AGAINST, front_of, tradeoff_figure
+from rephaze.report.tradeoffs import AGAINST, Unsolved, front_of, tradeoff_figure
 from rephaze.types.run_record import Incumbent
 from rephaze.types.space import AreaModel
 from rephaze.units import UM2_PER_MM2
@@ -114,9 +114,14 @@ def test_nothing_beats_a_point_of_a_front(points):
 
 def test_tradeoffs_draw_all_chips_or_those_near_the_limit(make_records):
     points = make_records().points
-    whole, near, *_ = (tradeoff_figure(points, one, "samples/s", [(300.0, 250.0), (9.0, 9.0)]) for one in AGAINST)
-    assert len(whole.rows) == 6
-    assert {row[0] for row in near.rows} == {"winner", "known", "dropped"}
+    unsolved = [
+        Unsolved(kind="dropped", places=((300.0, 250.0), (9.0, 9.0))),
+        Unsolved(kind="open", places=((310.0, 280.0),)),
+    ]
+    whole, near, *_ = (tradeoff_figure(points, one, "samples/s", unsolved) for one in AGAINST)
+    assert len(whole.rows) == 7
+    assert {row[0] for row in near.rows} == {"known", "dropped", "open"}
+    assert [one.key for one in near.legend if one.key in ("dropped", "open")] == ["dropped", "open"]
     assert whole.svg.count("hollow") == 1  # over the limit
 
 

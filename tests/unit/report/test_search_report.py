@@ -16,8 +16,9 @@ from rephaze.report.search_report import search_sections, write_search_report
 from rephaze.types.comparison import TPUV4_EXPERT, TPUV4_SEARCHED
 from rephaze.types.full import DeviceOrder, PipelineSchedule, Sharding
 from rephaze.types.placement import PlacementModel
-from rephaze.types.plan_account import BaselineAccounts, ExpectedError, ExpectedErrors
+from rephaze.types.plan_account import BaselineAccounts
 from rephaze.types.search import Objective, SearchStatus
+from rephaze.types.truth import ExpectedError
 
 TITLES = [
     "The answer",
@@ -297,12 +298,15 @@ def test_the_reason_is_the_difference_by_cause(make_records):
     assert why_sentence([detail], []) == ""
 
 
-def test_a_validation_is_told_where_there_is_one(make_records):
-    line = ExpectedError(
-        what="step <time>", num_cases=35, median_error_fraction=0.08, worst_error_fraction=0.3, source="runs"
-    )
-    records = replace(make_records(), expected=ExpectedErrors(lines=(line,)))
-    assert "<td>step &lt;time&gt;</td><td>35</td><td>8.0%</td><td>30.0%</td>" in section(records, "Expected error")
+def test_measured_runs_near_a_plan_are_told(make_records):
+    near = ExpectedError(
+        num_rows=35, family="tpu", sources=("<runs>",), measured_over_ideal_low=1.2, measured_over_ideal=1.5,
+        measured_over_ideal_high=1.9, calibrated_error=0.08,
+    )  # fmt: skip
+    body = section(replace(make_records(), expected={"plain": near, "other": None}), "Expected error")
+    cells = "<td class=text>35, chips of family tpu</td><td>1.50</td><td>1.20 to 1.90</td><td>8%</td>"
+    assert f"<td>plain</td>{cells}<td class=text>&lt;runs&gt;</td>" in body
+    assert "<td>other</td><td class=text>none is near</td>" in body
     assert "Expected error" not in [one.title for one in search_sections(make_records())]
 
 

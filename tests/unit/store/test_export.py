@@ -16,6 +16,7 @@ from rephaze.store.export import FileFormat, export_table
 from rephaze.store.tables import TableName, flat_table
 from rephaze.types.boxes import ClosedBox, OpenBox
 from rephaze.types.run_record import Incumbent
+from rephaze.types.system import ListedSystem
 
 CSV, PARQUET = FileFormat.CSV, FileFormat.PARQUET
 TRICKY = '=1+2, "quoted"\nnext line; -inf'
@@ -33,6 +34,16 @@ def filled(store, settings, make_evaluation, make_bounds):
         [ClosedBox(first=(0,) * 7, last=(1, 2, 0, 3, 0, 1, 0), bound=5.0, closed_by="layer bounds")],
         [OpenBox(first=(2,) + (0,) * 6, last=(3,) + (0,) * 6, upper=math.inf, bounded_by="", times=())],
     )
+    one = ListedSystem(
+        clock_hz=1e9,
+        hbm="hbm3",
+        hbm_layers=8,
+        num_inside_links=4.0,
+        num_outside_links=2.0,
+        node_size=8,
+        num_chips=64,
+    )
+    store.record_systems([one])
     store.record_incumbent(Incumbent(elapsed_s=0.1, objective=-math.inf, bound=math.inf, design=None))
     return store
 
@@ -125,18 +136,18 @@ def test_parquet_says_what_run_it_is_from(filled, tmp_path):
 def test_without_pyarrow_the_extra_is_named_and_nothing_written(filled, tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     with pytest.raises(MissingExtraError, match=r"pip install 'rephaze\[parquet\]'"):
-        export_table(filled, TableName.PLANS, tmp_path / "out" / "t.parquet", PARQUET)
-    assert not (tmp_path / "out").exists()
+        export_table(filled, TableName.PLANS, tmp_path / "t.parquet", PARQUET)
+    assert not list(tmp_path.glob("*t.parquet*"))
 
 
 def test_a_failed_export_leaves_the_old_file(filled, tmp_path):
     target = tmp_path / "out" / "t.csv"
     target.parent.mkdir()
-    target.write_text("old")
+    target.write_text("design,old")
     filled._connection.execute("UPDATE evaluations SET evaluation = '{' WHERE design = 3")
     with pytest.raises(Exception, match="damaged"):
         export_table(filled, TableName.PLANS, target, CSV)
-    assert target.read_text() == "old"
+    assert target.read_text() == "design,old"
     assert list(target.parent.iterdir()) == [target]
 
 
@@ -167,7 +178,7 @@ def test_a_full_device_is_told_in_one_line(filled, tmp_path):
 
 @pytest.mark.parametrize(
     ("out", "said"),
-    [("run.db", "belongs to the run itself"), ("missing/t.csv", "cannot be written"), (".", "is a folder")],
+    [("run.db", "is read by this command"), ("missing/t.csv", "cannot be written"), (".", "is a folder")],
 )
 def test_where_nothing_can_be_written_is_told_in_one_line(filled, folder, out, said):
     with pytest.raises(FileError, match=said):

@@ -95,10 +95,26 @@ def test_three_forms_of_one_mapping(tmp_path, name, content):
     ("name", "content", "said"),
     [
         ("a.json", b"{", "not valid JSON"),
-        ("a.json", b"[1]", "must hold a JSON object, holds list"),
+        ("a.json", b"[1]", "must hold a JSON object, holds a list"),
         ("a.json", b'{"x": NaN}', "NaN is not a JSON number"),
         ("a.json", b'{"x": 1, "x": 2}', "key 'x' is given twice"),
-        ("a.json", b"[" * 100_000, "not valid JSON"),
+        ("a.json", b"7", "must hold a JSON object, holds a number"),
+        ("a.json", b"[" * 100_000, "too deep"),
+        ("a.json", b'{"x": ' + b"[" * 70 + b"]" * 70 + b"}", "over 64 deep"),
+        ("a.json", b'{"x": ' + b"9" * 5000 + b"}", "not valid JSON"),
+        ("a.json", b'{"x": -' + b"9" * 400 + b"}", "a whole number of 1,329 bits"),
+        ("a.json", b'{"x": [1e999]}', "inf is no number"),
+        ("a.json", b'{"x": "\\ud800"}', "half of a character"),
+        ("a.json", b'{"' + b"x" * 501 + b'": 1}', "a key of 501 characters"),
+        ("a.json", b'{"x": "' + b"x" * 100_001 + b'"}', "a text of 100,001 characters"),
+        ("a.json", b"{}" + b" " * (64 << 20), "has over 64 MiB"),
+        ("a.json.gz", gzip.compress(b"{}" + b" " * (64 << 20)), "has over 64 MiB"),
+        ("a.json.gz", gzip.compress(b"\xff"), "cannot be read as text"),
+        ("a.toml", b"x = " + b"[" * 1500 + b"]" * 1500, "too deep"),
+        ("a.toml", b".".join([b"x"] * 200) + b" = 1", "over 64 deep"),
+        ("a.toml", b"x = " + b"9" * 5000, "not valid TOML"),
+        ("a.toml", b"x = nan", "nan is no number"),
+        ("a.toml", b"#" * (1 << 20) + b"\nx = 1", "has over 1 MiB"),
         ("a.json", b"\xff", "cannot be read as text"),
         ("a.json.gz", b"plain", "cannot be read as text"),
         ("a.json.gz", gzip.compress(b"{}", mtime=0)[:-9], "cannot be read as text"),
@@ -125,3 +141,25 @@ def test_another_format_is_refused_by_name():
     check_format({"format": "rephaze.graph/1"}, "rephaze.graph/1", "g.json")
     with pytest.raises(SpecError, match=r"g.json: format is None: must be 'rephaze.graph/1'"):
         check_format({}, "rephaze.graph/1", "g.json")
+
+
+def test_a_flipped_bit_in_a_packed_file_is_one_line(tmp_path):
+    packed = gzip.compress(b'{"x": [1, 2, 3, 4, 5, 6, 7, 8]}', mtime=0)
+    path = tmp_path / "a.json.gz"
+    for position in range(len(packed)):
+        path.write_bytes(packed[:position] + bytes([packed[position] ^ 4]) + packed[position + 1 :])
+        try:
+            assert read_mapping(path) == {"x": [1, 2, 3, 4, 5, 6, 7, 8]}  # flags and times of the header
+        except FileError as error:
+            assert "\n" not in str(error)
+
+
+def test_packed_files_may_be_of_several_parts(tmp_path):
+    (tmp_path / "a.json.gz").write_bytes(gzip.compress(b'{"x":') + gzip.compress(b"1}"))
+    assert read_mapping(tmp_path / "a.json.gz") == {"x": 1}
+
+
+@pytest.mark.parametrize("name", ["a\0.json", "a" * 5000 + ".json"])
+def test_names_that_no_file_can_have(tmp_path, name):
+    with pytest.raises(FileError, match="cannot be read as text"):
+        read_mapping(tmp_path / name)

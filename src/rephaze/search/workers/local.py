@@ -5,11 +5,14 @@ from __future__ import annotations
 import math
 import os
 import signal
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor, Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
 from multiprocessing import get_context, parent_process
 from threading import Thread
+from types import ModuleType
 from typing import Any, TypeVar
 
 from rephaze.errors import RunError
@@ -23,7 +26,7 @@ from rephaze.search.workers.base import (
     split_bounds,
     split_designs,
 )
-from rephaze.search.workers.warmup import WARM_UPS, use_one_thread
+from rephaze.search.workers.warmup import NUM_PARTS, use_one_thread, warm_part
 from rephaze.types.boxes import Expansion, Goal, OpenBox
 from rephaze.types.search import Evaluation, SearchSettings, Unsettled
 from rephaze.types.stopping import StoppedError, StopSignal
@@ -59,7 +62,11 @@ class LocalProcesses:
         before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
         try:
             # Each worker compiles (or loads) other kernels; all find the rest in the cache afterwards.
-            self._warming = [self._pool.submit(_warm, number % len(WARM_UPS)) for number in range(num_workers)]
+            model = settings.scenario.placement_model
+            with _without_main():
+                self._warming = [
+                    self._pool.submit(warm_part, number % NUM_PARTS, model) for number in range(num_workers)
+                ]
         finally:
             signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
@@ -136,6 +143,21 @@ class LocalProcesses:
                 self._patience.check()
 
 
+@contextmanager
+def _without_main() -> Iterator[None]:
+    """Have processes start without running the caller's script: they need nothing of it.
+
+    A process that is spawned imports the main module of its parent first. A script without a main guard would so
+    start its search once more in every worker.
+    """
+    main = sys.modules["__main__"]
+    sys.modules["__main__"] = ModuleType("__main__")
+    try:
+        yield
+    finally:
+        sys.modules["__main__"] = main
+
+
 _worker: InProcess | None = None
 """Of a worker process."""
 
@@ -145,10 +167,6 @@ def _start(settings: SearchSettings, deadline_s: float, order: Any) -> None:
     use_one_thread()
     Thread(target=_end_with_the_driver, args=(order,), daemon=True).start()
     _worker = InProcess(make_evaluator(settings), StopSignal(deadline_s, lambda: order.value != GO_ON))
-
-
-def _warm(number: int) -> None:
-    WARM_UPS[number]()
 
 
 def _end_with_the_driver(order: Any) -> None:
