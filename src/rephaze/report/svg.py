@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from html import escape
 
@@ -140,8 +140,3 @@ def rows_of(count: int, wide: float, high: float) -> list[int]:
         return []
     num_rows = min(max(round(math.sqrt(count * high / wide)), 1), count) if wide > 0 and high > 0 else 1
     return [count // num_rows + (row < count % num_rows) for row in range(num_rows)]
-
-
-def joined(parts: Sequence[str]) -> str:
-    """Elements one after the other."""
-    return "".join(parts)

@@ -66,7 +66,6 @@ def test_the_page_holds_everything_once(solved, tmp_path):
 
 
 def test_a_path_that_cannot_be_written_is_a_user_error(solved, tmp_path):
-    folder = tmp_path / "x.html"
-    folder.mkdir()
+    (tmp_path / "file").touch()
     with pytest.raises(FileError, match="cannot be written"):
-        write_gantt_html(folder, [("one", *solved)])
+        write_gantt_html(tmp_path / "file" / "x.html", [("one", *solved)])
