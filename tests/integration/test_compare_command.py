@@ -68,7 +68,7 @@ def test_compare_takes_the_answer_of_a_run_and_tells_what_has_no_expert_plan(fol
     factors = [step["gain_factor"] for step in found["gains"]["steps"]]
     assert math.prod(factors) == pytest.approx(winner["ratio_to_tpuv4_searched"])
     page = (folder / "page.html").read_text()
-    assert "Plotly.newPlot" in page
+    assert 'data-name="baselines"' in page
     assert "searched chip and plan" in page
 
 
