@@ -56,7 +56,7 @@ def _row(
         fits = found.device_bytes <= constants["usable_share"] * found.variant.machine.memory_bytes
     return ValidatedRow(
         file=run.file,
-        line=run.line,
+        position=run.line,
         source=run.source,
         model=run.model,
         chip=found.variant.machine.name if found else run.chip,
