@@ -1,8 +1,8 @@
 """Writes the runs that ship with the package: ``python benchmarks/ship_runs.py FILE.csv...``.
 
 Our own selection of rows of tables of measured runs: scored ones whose time can be modelled, at most a dozen of a
-model on a chip in a source, every eighth plan of a sweep. Facts only, each with where it was published; of notes no
-more than the words about the code that decide times.
+model on a chip in a source, every eighth plan of a sweep. Facts only, each with where it was published; of notes
+no more than the words about the code that decide times.
 """
 
 from __future__ import annotations

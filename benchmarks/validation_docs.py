@@ -181,7 +181,7 @@ def _worst(found: Validation) -> str:
 
 
 def _worst_line(row: ValidatedRow) -> str:
-    return _row(_percent(row.error), f"{row.measured_s:.3g}", row.source, row.model, row.chip, row.plan)
+    return _row(_percent(row.error), f"{row.measured_s:.3g}", row.source, row.model, row.machine, row.plan)
 
 
 def _unmodelled(found: Validation) -> str:

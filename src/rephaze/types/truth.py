@@ -16,6 +16,9 @@ class ValidatedRow:
     source: str
     model: str
     chip: str
+    """As the table calls it."""
+    machine: str
+    """As we do; empty where there is none."""
     group: str
     is_scored: bool
     """Its time counts."""
