@@ -29,6 +29,7 @@ from rephaze.cli import (
     schedule,
     search,
     sensitivity,
+    serve,
     space,
     support,
     validate,
@@ -71,6 +72,7 @@ _COMMANDS: tuple[ModuleType, ...] = (
     calibrate,
     export,
     pareto,
+    serve,
 )
 for module in _COMMANDS:
     module.register(app)
