@@ -184,7 +184,8 @@ def evaluate_full_plan(label: str, data: dict[str, Any], *, timeline: bool) -> F
     from rephaze.place.full.problem_file import parse_full_plan
 
     problem, _, plan = parse_full_plan(data)
-    return evaluated_full(label, problem, plan, timeline=timeline)
+    # A file names no chip, so no measured run can be said to be near.
+    return replace(evaluated_full(label, problem, plan, timeline=timeline), is_judged=True)
 
 
 def evaluated_full(label: str, problem: FullProblem, plan: FullPlan, *, timeline: bool) -> FullAnswer:
