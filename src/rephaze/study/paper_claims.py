@@ -68,6 +68,7 @@ def reproduce_paper(
         checks={one.name: tuple(checked_claims(one, claims)) for one in found},
         num_workers=num_workers,
         search_s=total_search_s(found),
+        left_out=tuple(one.name for one in PAPER_SETTINGS if one.name not in {done.name for done in found}),
     )
 
 
