@@ -1,9 +1,9 @@
 """Values that are known though tensors have none: numbers of a made-up batch, positions, masks, sizes of images.
 
-A model on the meta device has shapes only. Some code asks for more: how many image tokens a text holds, how large an
-image is, whether a mask hides anything. All of that follows from the batch and from constants, so the values of those
-are worked out beside the run, storage by storage. What follows from weights is not known, and asking for it is an
-error: an answer would be made up.
+A model on the meta device has shapes only. Some code asks for more: how many image tokens a text holds, how large
+an image is, whether a mask hides anything. All of that follows from the batch and from constants, so the values of
+those are worked out beside the run, storage by storage. What follows from weights is not known, and asking for it
+is an error: an answer would be made up.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class KnownValues:
         """Say what a tensor on the meta device holds."""
         import torch
 
-        storage = torch.UntypedStorage(tensor.untyped_storage().nbytes())
+        storage = torch.UntypedStorage(tensor.untyped_storage().nbytes())  # type: ignore[no-untyped-call]
         self._by_storage[tensor.untyped_storage()._cdata] = (tensor, storage)
         known = self.of(tensor)
         assert known is not None
@@ -189,7 +189,7 @@ class KnownValues:
         known = self._known(args, kwargs)
         if known is None:
             raise UnsupportedError(
-                f"{func._opname.strip('_')} asks for a value that follows from the weights: it has none before training"
+                f"{func._opname.strip('_')} asks for a value that follows from weights: there are none"
             )
         return func(*known[0], **known[1])
 
@@ -212,7 +212,7 @@ class KnownValues:
         known = self.of(mask)
         if known is None:
             raise UnsupportedError("masked_select chooses by a mask that follows from the weights")
-        shape = torch.broadcast_shapes(tensor.shape, mask.shape)
+        shape = torch.broadcast_shapes(tensor.shape, mask.shape)  # type: ignore[no-untyped-call]
         chosen = tensor.new_empty(int(known.expand(shape).sum()))
         values = self.of(tensor)
         if values is not None:
