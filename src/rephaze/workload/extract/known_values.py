@@ -88,6 +88,8 @@ class KnownValues:
             if is_backward:  # the gradient of a number that was on no device of the model
                 return args[0].new_empty(args[0].shape, device=kwargs["device"]), args
             return self._on_known(func, args, kwargs), args
+        if name == "_grouped_mm":
+            return _grouped_mm(func, args, kwargs), args
         before = self._known(args, kwargs)
         out = func(*args, **kwargs)
         if self._even and name in _OF_EVEN and self._note_even(func, args, out):
@@ -245,6 +247,22 @@ class KnownValues:
             for tensor in tree_leaves(value):
                 if isinstance(tensor, torch.Tensor):
                     self._by_storage.pop(tensor.untyped_storage()._cdata, None)
+
+
+def _grouped_mm(func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> torch.Tensor:
+    """A grouped product of any type of numbers: torch's own rule for shapes takes bfloat16 only."""
+    import torch
+
+    dtype = args[0].dtype
+
+    def stand_in(tensor: torch.Tensor) -> torch.Tensor:
+        return torch.empty_strided(tensor.shape, tensor.stride(), dtype=torch.bfloat16, device="meta")
+
+    if dtype is torch.bfloat16:
+        made: torch.Tensor = func(*args, **kwargs)
+        return made
+    shaped = func(stand_in(args[0]), stand_in(args[1]), *args[2:], **kwargs)
+    return torch.empty_strided(shaped.shape, shaped.stride(), dtype=dtype, device="meta")
 
 
 def _leaves_meta(source: torch.Tensor, kwargs: dict[str, Any]) -> bool:

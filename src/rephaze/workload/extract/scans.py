@@ -2,8 +2,8 @@
 
 Transformers runs selective scans and the like token by token where their kernels are missing: thousands of small
 operators whose number grows with the sequence. What they compute is
-``state[t] = gate[t] * state[t-1] + update[t]``, here one operator ``rephaze::scan`` with one backward, and products
-over all tokens at once.
+``state[t] = gate[t] * state[t-1] + update[t]``, here one operator ``rephaze::scan`` with one backward, and
+products over all tokens at once.
 """
 
 from __future__ import annotations
