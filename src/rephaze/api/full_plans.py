@@ -7,10 +7,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from rephaze.api.expected_errors import NOTHING_NEAR
 from rephaze.api.full_views import MEMORY_PARTS, answer_blocks
 from rephaze.api.placed_from import PlacedFrom
 from rephaze.api.present import Block, Shown
 from rephaze.types.full import DeviceMemory, FullGraph, FullLimits, FullPlan, FullPrice, FullProblem, TimeCauses
+from rephaze.types.truth import ExpectedError, Stability
 
 if TYPE_CHECKING:
     from rephaze.place.full.replay import FullReplay
@@ -47,6 +49,12 @@ class FullAnswer(Shown):
     """What would have to change for a given plan that does not fit."""
     alternative: FullAlternative | None = None
     """The best plan under the choices asked about, set beside the best of all."""
+    is_judged: bool = False
+    """It was set beside measured runs."""
+    expected: ExpectedError | None = None
+    """What measured runs near the plan say of its price; None of a judged plan: none is near."""
+    stability: Stability | None = None
+    """Whether the plan would still be chosen under the error that predictions have."""
     source: PlacedFrom | None = None
     """Which model on which chip, if the problem was made from them."""
 
@@ -102,6 +110,10 @@ class FullAnswer(Shown):
                 answer["replay_is_extrapolated"] = True
             if self.replay_note:
                 answer["replay_note"] = self.replay_note
+        if self.is_judged:
+            answer["expected_error"] = NOTHING_NEAR if self.expected is None else asdict(self.expected)
+        if self.stability is not None:
+            answer["stability"] = asdict(self.stability)
         if self.timeline is not None:
             answer["timeline"] = [asdict(event) for event in self.timeline]
         return answer

@@ -71,7 +71,7 @@ def judge_chip(run: str | Path, chip: str | Path | Chip, *, on_step: OnStep = ig
     from rephaze.study.yardstick import Yardstick
 
     chosen = as_chip(chip)
-    with RunStore.read(Path(run)) as store:
+    with RunStore.read(Path(run), whole=True) as store:
         info, result, held = store.info(), store.result(), store.known_chips()
     settings = info.settings
     if result is None:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rephaze.api.chips import as_chip
+from rephaze.api.expected_errors import with_expected_error
 from rephaze.api.full_choices import check_choices
 from rephaze.api.full_plans import (
     FullAnswer,
@@ -130,7 +131,7 @@ def _placed_in_full(
             label=label, status="infeasible", bound_s=math.inf, problem=on_chip.problem, reason=reason
         )
     source = PlacedFrom(model=str(model), chip=chosen, scenario=scenario)
-    found = replace(placed_full(label, on_chip.problem, limits), source=source)
+    found = replace(with_expected_error(placed_full(label, on_chip.problem, limits), chosen), source=source)
     if found.price is None or not on_chip.is_unproven:
         return found
     reason = unproven_said(found.reason, len(on_chip.unproven), on_chip.num_passes)

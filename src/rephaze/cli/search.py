@@ -259,6 +259,7 @@ def _record(result: SearchResult) -> dict[str, Any]:
 
 
 def _print(result: Exploration, out: Path | None) -> None:
+    from rephaze.api.expected_errors import expected_of_search, expected_sentence
     from rephaze.api.search_views import (
         answer_sentence,
         certificate_sentence,
@@ -266,6 +267,7 @@ def _print(result: Exploration, out: Path | None) -> None:
         plan_table,
         unknown_sentence,
     )
+    from rephaze.types.placement import PlacementModel
 
     if result.chip is None:
         stdout.print(styled((str(result.status), "yellow"), f": {result.reason}"))
@@ -285,6 +287,9 @@ def _print(result: Exploration, out: Path | None) -> None:
     stdout.print(styled(("certificate", "bold"), f"  {certificate_sentence(result.certificate)}"))
     _print_scope(result)
     stdout.print(styled(("held back by", "bold"), f"  {result.certificate.binding}"))
+    if result.settings.scenario.placement_model is PlacementModel.FULL:
+        for model, near in expected_of_search(result.plans).items():
+            stdout.print(styled((f"expected, {model}", "bold"), f"  {expected_sentence(near)}"))
     if out is not None:
         stdout.print(f"run recorded in {out}")
 

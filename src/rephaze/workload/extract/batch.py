@@ -70,9 +70,13 @@ class BatchMaker:
         if self._has_text():
             made.update(self._text(microbatch))
         made.update(self._features(microbatch))
+        if "cross_attention_mask" in self._accepted and "aspect_ratio_mask" in made:
+            tiles = made["aspect_ratio_mask"].shape[-1]
+            made["cross_attention_mask"] = self.numbers((microbatch, self.seq_len, 1, tiles), 1)
         made.update(self._labels(microbatch, made))
-        if "next_sentence_label" in self._accepted:
-            made["next_sentence_label"] = self.numbers((microbatch,), 0)
+        for key in ("next_sentence_label", "sentence_order_label"):
+            if key in self._accepted:
+                made[key] = self.numbers((microbatch,), 0)
         if self.settings._attn_implementation in ("eager", "sdpa") and self._has_text():
             # Models that pick attention by name look for packed sequences unless a mask is given.
             made["attention_mask"] = self.numbers((microbatch, self.seq_len), 1)
@@ -91,6 +95,12 @@ class BatchMaker:
         import torch
 
         return torch.empty(shape, dtype=self.dtype, device="meta")
+
+    def image(self, *shape: int) -> torch.Tensor:
+        """Images: nobody knows them, but they are not blank, which some models look for."""
+        made = self.blank(*shape)
+        self.known.give_even(made, 1.0)
+        return made
 
     def _has_text(self) -> bool:
         return "input_ids" in self._accepted or "decoder_input_ids" in self._accepted

@@ -124,7 +124,7 @@ def _with_parts(settings: Settings) -> list[Settings]:
 def _sequence_length(settings: Settings, seq_len: int | None, name: str) -> int:
     text = settings.get_text_config() if hasattr(settings, "get_text_config") else settings
     keys = ("max_position_embeddings", "n_positions", "max_target_positions")
-    longest = next((found for key in keys if (found := getattr(text, key, None))), None)
+    longest = next((found for key in keys if (found := getattr(text, key, None)) and found > 0), None)
     if seq_len is None:
         return int(longest or 512)
     # Learned position tables end; rotations do not.

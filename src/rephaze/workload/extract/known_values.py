@@ -31,12 +31,22 @@ _RANDOM = frozenset(
 )
 
 
+_OF_EVEN = frozenset({"eq", "ne", "sum"})
+
+
 class KnownValues:
     """The values of storages on the meta device, as far as they are known."""
 
     def __init__(self) -> None:
         self._by_storage: dict[int, tuple[torch.Tensor, torch.UntypedStorage]] = {}
         """The tensor is held on to: storages are told apart by address."""
+
+        self._even: dict[int, tuple[torch.Tensor, float]] = {}
+        """Storages with one number everywhere, too large to be written down."""
+
+    def give_even(self, tensor: torch.Tensor, value: float) -> None:
+        """Say that a tensor, however large, holds one number everywhere."""
+        self._even[tensor.untyped_storage()._cdata] = (tensor, value)
 
     def give(self, tensor: torch.Tensor, value: torch.Tensor) -> None:
         """Say what a tensor on the meta device holds."""
@@ -75,11 +85,30 @@ class KnownValues:
         if name == "index":
             args = (args[0], self._as_numbers(args[1]))
         if name == "_to_copy" and _leaves_meta(args[0], kwargs):
+            if is_backward:  # the gradient of a number that was on no device of the model
+                return args[0].new_empty(args[0].shape, device=kwargs["device"]), args
             return self._on_known(func, args, kwargs), args
         before = self._known(args, kwargs)
         out = func(*args, **kwargs)
+        if self._even and name in _OF_EVEN and self._note_even(func, args, out):
+            return out, args
         self._note(func, args, kwargs, before, out, is_backward)
         return out, args
+
+    def _note_even(self, func: OpOverload, args: tuple[Any, ...], out: torch.Tensor) -> bool:
+        """Work out what follows from one number everywhere: an image is not all zeros."""
+        import torch
+
+        source = self._even.get(args[0].untyped_storage()._cdata)
+        if source is None or any(isinstance(value, torch.Tensor) for value in args[1:]):
+            return False
+        number = torch.tensor(source[1], dtype=args[0].dtype, device="cpu")
+        if func._opname == "sum":
+            count = args[0].numel() // max(out.numel(), 1)
+            self.give(out, torch.full(out.shape, number.item() * count, dtype=out.dtype, device="cpu"))
+        else:
+            self.give_even(out, float(func(number, *args[1:])))
+        return True
 
     def _note(
         self,
@@ -226,10 +255,12 @@ def _leaves_meta(source: torch.Tensor, kwargs: dict[str, Any]) -> bool:
 def value_questions(known: KnownValues) -> dict[Callable[..., Any], Callable[..., Any]]:
     """Functions of torch that ask for values before any operator runs, and what answers them instead."""
     import torch
+    from torch.utils._python_dispatch import _disable_current_modes
     from torch.utils._pytree import tree_map
 
     def ask(tensor: torch.Tensor) -> torch.Tensor:
-        value = known.of(tensor)
+        with _disable_current_modes():  # looking is no operator of the model
+            value = known.of(tensor)
         if value is None:
             raise UnsupportedError("a tensor that follows from the weights is read in Python")
         return value.detach()

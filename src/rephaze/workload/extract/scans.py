@@ -37,11 +37,19 @@ def loops_as_scans(module: torch.nn.Module) -> Iterator[None]:
     for part in {type(child) for child in module.modules()}:
         if part.__name__ == "RecurrentGemmaRglru":
             replace(part, "_rnn_scan", _gated_recurrence)
+    for place in {type(child).__module__ for child in module.modules()}:
+        # Images packed in one sequence: one call for all of them, as for kernels that take lengths.
+        if hasattr(sys.modules.get(place), "get_max_seqlen"):
+            replace(sys.modules[place], "is_flash_attention_requested", _takes_lengths)
     try:
         yield
     finally:
         for holder, name, before in reversed(replaced):
             setattr(holder, name, before)
+
+
+def _takes_lengths(config: Any = None, *_args: Any, **_kwargs: Any) -> bool:
+    return str(getattr(config, "_attn_implementation", "")).startswith("rephaze_")
 
 
 def selective_scan(
@@ -55,7 +63,7 @@ def selective_scan(
     delta_bias: Tensor | None = None,
     delta_softplus: bool = False,
     return_last_state: bool = False,
-    D: Tensor | None = None,  # noqa: N803 - the name the library calls it by
+    D: Tensor | None = None,  # the name the library calls it by
     **_kwargs: Any,
 ) -> Any:
     """Mamba's selective state space (Gu and Dao 2023, algorithm 2), in the library's order of arguments.
@@ -97,7 +105,10 @@ def decayed_average(
     state: Any = None,
     return_state: bool = False,  # noqa: ARG001 - part of the library's signature
 ) -> tuple[Tensor, Any]:
-    """RWKV's average of values, weights decaying with time (Peng and others 2023, equation 16); all (batch, length, width)."""
+    """RWKV's average of values under decaying weights (Peng and others 2023, equation 16).
+
+    Keys and values are (batch, length, width).
+    """
     import torch
 
     decay = -torch.exp(time_decay)
