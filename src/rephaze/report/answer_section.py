@@ -184,7 +184,7 @@ def system_cards(settings: SearchSettings, system: ChosenSystem) -> str:
 
     return cards(
         [
-            (f"{system.num_chips:,}", f"chips in nodes of {system.node_size:,}"),
+            (f"{system.num_chips:,}", f"chips in nodes of {system.num_node_chips:,}"),
             (f"{system.clock_hz / GHZ:,.4g} GHz", f"clock, with {system.hbm}"),
             (
                 f"{system.num_inside_links:g} + {system.num_outside_links:g}",

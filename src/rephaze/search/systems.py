@@ -36,10 +36,10 @@ def listed_systems(settings: SearchSettings) -> tuple[ListedSystem, ...]:
             ListedSystem(
                 clock_hz=one.scenario.space.template.clock_hz,
                 hbm=system.hbm.generation,
-                hbm_layers=system.hbm.num_layers,
+                num_hbm_layers=system.hbm.num_layers,
                 num_inside_links=system.num_inside_links,
                 num_outside_links=system.num_outside_links,
-                node_size=system.node_size,
+                num_node_chips=system.num_node_chips,
                 num_chips=system.num_chips,
             )
         )

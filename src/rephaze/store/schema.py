@@ -130,10 +130,10 @@ MIGRATIONS: tuple[Migration, ...] = (
                 system INTEGER PRIMARY KEY,
                 clock_hz REAL NOT NULL,
                 hbm TEXT NOT NULL,
-                hbm_layers INTEGER NOT NULL,
+                num_hbm_layers INTEGER NOT NULL,
                 num_inside_links REAL NOT NULL,
                 num_outside_links REAL NOT NULL,
-                node_size INTEGER NOT NULL,
+                num_node_chips INTEGER NOT NULL,
                 num_chips INTEGER NOT NULL
             )""",
         ),

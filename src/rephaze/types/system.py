@@ -113,7 +113,7 @@ class BilledSystem:
     num_inside_links: float
     """Of a chip; not whole where a scenario gives bytes a second."""
     num_outside_links: float
-    node_size: int
+    num_node_chips: int
     num_chips: int
     nominal_hz: float
     """The clock at which the component data holds: that of the scenario's template."""
@@ -127,10 +127,10 @@ class ListedSystem:
     clock_hz: float
     hbm: str
     """Generation of its stacks."""
-    hbm_layers: int
+    num_hbm_layers: int
     num_inside_links: float
     num_outside_links: float
-    node_size: int
+    num_node_chips: int
     num_chips: int
 
 
@@ -146,7 +146,7 @@ class ChosenSystem:
     """What a chip sends to its node."""
     outside_bytes_per_s: float
     """What it sends to other nodes."""
-    node_size: int
+    num_node_chips: int
     num_chips: int
     silicon_mm2: float
     """Dies of all chips."""
@@ -162,7 +162,7 @@ class ChosenSystem:
         outside = f"{self.num_outside_links:g} outside ({self.outside_bytes_per_s / GB:,.0f} GB/s)"
         return (
             f"{self.num_chips:,} chips at {self.clock_hz / GHZ:.4g} GHz with {self.hbm}, nodes of "
-            f"{self.node_size:,}, {inside} and {outside}"
+            f"{self.num_node_chips:,}, {inside} and {outside}"
         )
 
     @property
