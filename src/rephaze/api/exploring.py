@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from rephaze.api.search_results import ChangedAnswers, ComparedBaselines, Exploration, shown_as
 from rephaze.errors import SpecError
+from rephaze.types.checks import check_count
 from rephaze.types.search import SearchSettings
 
 if TYPE_CHECKING:
@@ -61,6 +62,7 @@ def explore(
         should_stop: Asked all along; once True the search ends as at the time limit.
     """
     began = perf_counter()
+    _check_effort(num_workers, time_limit_s)
     from rephaze.search.cosearch import run_search
     from rephaze.search.settings import resolve_settings
 
@@ -117,6 +119,7 @@ def compare(
     """
     from rephaze.study.comparison import compare_baselines, read_run
 
+    _check_effort(num_workers, time_limit_s)
     recorded = [read_run(Path(folder)) for folder in runs]
     found = compare_baselines(
         _compared_settings(tuple(models), scenario, seed, recorded),
@@ -163,6 +166,7 @@ def sensitivity(
     from rephaze.search.settings import resolve_settings
     from rephaze.study.sensitivity import study_sensitivity
 
+    _check_effort(num_workers, time_limit_s)
     found = study_sensitivity(
         resolve_settings(tuple(models), scenario=scenario),
         knobs=tuple(knobs),
@@ -172,6 +176,12 @@ def sensitivity(
         on_step=on_step,
     )
     return shown_as(ChangedAnswers, found)
+
+
+def _check_effort(num_workers: int, time_limit_s: float) -> None:
+    check_count("num_workers", num_workers, at_most=1024)
+    if not time_limit_s >= 0:
+        raise SpecError("time_limit_s", time_limit_s, "must be zero or more", "leave it out for none")
 
 
 def _compared_settings(

@@ -32,6 +32,8 @@ class BadProblem:
     """A problem that has no answer because something is wrong with the problem."""
 
     message: str
+    label: str
+    """Of the problem: its file and, of several in a file, its line."""
 
     @property
     def status(self) -> str:
@@ -40,7 +42,7 @@ class BadProblem:
 
     def record(self) -> dict[str, Any]:
         """As plain data."""
-        return {"status": self.status, "message": self.message}
+        return {"status": self.status, "problem": self.label, "message": self.message}
 
 
 AnswerT = TypeVar("AnswerT", bound=Answer)
@@ -59,13 +61,13 @@ def answer_all(
         try:
             texts = list(_texts(path))
         except FileError as error:
-            yield str(path), BadProblem(message=str(error))
+            yield str(path), BadProblem(message=str(error), label=str(path))
             continue
         for label, text in texts:
             try:
                 yield label, solve(label, parse_json(text, label))
             except RephazeError as error:
-                yield label, BadProblem(message=str(error))
+                yield label, BadProblem(message=str(error), label=label)
 
 
 def _texts(path: Path) -> Iterator[tuple[str, str]]:

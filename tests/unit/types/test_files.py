@@ -58,9 +58,9 @@ class Car(_Strict):
         ),
         ({"front": {}}, "front.num_spokes is None: is required and missing"),
         ({"front": "x"}, "front is 'x': must be a section with fields (num_spokes, width, depth, ...)"),
-        ({"wheels": [{"num_spokes": "3"}]}, "wheels.0.num_spokes is '3': input should be a valid integer"),
+        ({"wheels": [{"num_spokes": "3"}]}, "wheels.0.num_spokes is '3': must be a whole number"),
         # Of two alternatives the first finding is told, without pydantic's name of the alternative.
-        ({"sizes": {"num_spokes": 1.5}}, "sizes.num_spokes is 1.5: input should be a valid integer (and 1 more)"),
+        ({"sizes": {"num_spokes": 1.5}}, "sizes.num_spokes is 1.5: must be a whole number (and 1 more)"),
     ],
 )
 def test_the_first_finding_is_one_line(data, said):
