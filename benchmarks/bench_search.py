@@ -49,7 +49,7 @@ def test_one_chip_for_nine_models(benchmark, scenario):
 
 def test_kernels(benchmark, tmp_path):
     environment = os.environ | {"NUMBA_CACHE_DIR": str(tmp_path)}
-    code = "from rephaze.search.workers.warmup import WARM_UPS\nfor warm in WARM_UPS: warm()"
+    code = "from rephaze.search.workers.warmup import warm_all\nwarm_all()"
     benchmark.pedantic(
         subprocess.run, ([sys.executable, "-c", code],), {"env": environment, "check": True}, rounds=1
     )

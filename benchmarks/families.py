@@ -84,7 +84,7 @@ def main() -> None:
 
 
 def compile_kernels() -> None:
-    code = "from rephaze.search.workers.warmup import WARM_UPS\nfor warm in WARM_UPS: warm()"
+    code = "from rephaze.search.workers.warmup import warm_all\nwarm_all()"
     subprocess.run([sys.executable, "-c", code], check=True)
 
 

@@ -130,7 +130,7 @@ def _only_process(folder: Path) -> Iterator[None]:
 
 
 def _digest_of(source: Path) -> str:
-    """Of the file and of all it imports from rephaze, directly or not: what a compiled function may be made from."""
+    """Of the file and of all of rephaze it imports, directly or not: what compiled code may be made from."""
     seen: set[Path] = set()
     waiting = [Path(__file__), source]
     while waiting:
@@ -151,7 +151,7 @@ _IMPORT = re.compile(rb"^[ \t]*from[ \t]+rephaze((?:\.\w+)*)[ \t]+import[ \t]+(\
 
 @cache
 def _imported_by(source: Path) -> tuple[Path, ...]:
-    """Files of this package that a source names: `from rephaze.room.file import name`, `from rephaze.room import file`."""
+    """Files of this package that a source names, as modules or as what is imported from a folder."""
     package = Path(__file__).parent
     found: list[Path] = []
     for module, names in _IMPORT.findall(_text_of(source)):

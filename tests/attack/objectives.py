@@ -13,6 +13,7 @@ from rephaze.hardware.cost import chip_cost
 from rephaze.types.chip import Chip, chip_table
 from rephaze.types.search import Aggregate, Objective, SearchSettings
 from rephaze.types.space import AreaModel
+from tests.attack.system_terms import system_bill
 
 if TYPE_CHECKING:
     from tests.attack.slow import UnitWorth
@@ -40,6 +41,8 @@ def model_value(settings: SearchSettings, chip: Chip, area_um2: float, unit: Uni
         return samples_per_s
     if settings.objective is Objective.PER_AREA:
         return samples_per_s / (num_devices * area_um2 / UM2_PER_MM2)
+    if settings.objective is Objective.PER_USD and settings.scenario.space.system is not None:
+        return samples_per_s / float(system_bill(chip, unit.hbm_bytes, settings.scenario.space).usd_c[0])
     if settings.objective is Objective.PER_USD:
         return samples_per_s / (num_devices * chip_usd(chip, unit.hbm_bytes))
     return 1.0 / unit.energy_per_sample_j

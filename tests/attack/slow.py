@@ -13,7 +13,6 @@ from dataclasses import replace
 from rephaze.estimate.estimate_model import named_estimate_model
 from rephaze.estimate.estimator import Estimator
 from rephaze.estimate.gemm_costs import GemmMemo
-from rephaze.hardware.energy import access_energy
 from rephaze.hardware.space import enumerate_designs
 from rephaze.measure.layer_problem import layer_problem
 from rephaze.place.precision import named_precision
@@ -46,6 +45,7 @@ from tests.attack.cut_models import CutModel, cut_models
 from tests.attack.objectives import DesignWorth, combined
 from tests.attack.slow_full import FullUnits
 from tests.attack.slow_types import AttackError, PassTime, UnitWorth
+from tests.attack.system_terms import chip_energy
 
 SAME_TIME = 1e-9
 """Relative: the solver's and the pricer's sums of the same terms."""
@@ -60,7 +60,7 @@ def schedule_op_graph(
     work_limit: int = SEARCH_WORK,
 ) -> tuple[ScheduleProblem, Schedule]:
     """The operators of one pass on one chip, mapped and scheduled from nothing."""
-    energy = access_energy(chip_table([chip]), scenario.space.area_model)
+    energy = chip_energy(chip, scenario.space)
     model = named_estimate_model(scenario.estimate_model)
     estimator = Estimator(chip_table([chip]), energy, scenario.cluster, model, memo or GemmMemo())
     table = estimator.modes(graph, microbatch)
@@ -200,7 +200,7 @@ class SlowEvaluator:
                 replays = 1 if stage.replay_s > 0 else 0
                 members = tp if graph.layer_types[kind].is_sharded else 1
                 parts.append(members * ((1 + replays) * forward.energy_j + backward.energy_j))
-        idle_w = float(access_energy(chip_table([chip]), self.scenario.space.area_model).idle_w_c[0])
+        idle_w = float(chip_energy(chip, self.scenario.space).idle_w_c[0])
         cluster_idle_j = idle_w * self.scenario.cluster.num_devices * priced.batch_s
         return math.fsum(parts) / microbatch + cluster_idle_j / self.scenario.training.global_batch
 

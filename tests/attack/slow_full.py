@@ -17,7 +17,6 @@ import numpy as np
 from rephaze.estimate.estimate_model import named_estimate_model
 from rephaze.estimate.estimator import Estimator
 from rephaze.estimate.gemm_costs import GemmMemo
-from rephaze.hardware.energy import access_energy
 from rephaze.measure.keep_budgets import keep_budgets
 from rephaze.measure.keep_points import pareto_points
 from rephaze.place.full.price import price_full_plan
@@ -32,6 +31,7 @@ from rephaze.types.scenario import Scenario
 from rephaze.workload.passes.keep_sets import KeepSets, keep_sets
 from tests.attack.cut_models import CutModel
 from tests.attack.slow_types import AttackError, PassTime, UnitWorth
+from tests.attack.system_terms import chip_energy
 
 SAME_TIME = 1e-9
 """Relative: the solver's and the pricer's sums of the same terms."""
@@ -154,7 +154,7 @@ class FullUnits:
             return (KeepPoint(kept_bytes=budgets[0], replay_s=0.0),), (0.0,)
         sets, forward = self._sets(graphs, kind, form), graphs.fused[form].layer_types[kind].forward
         table = chip_table([chip])
-        energy = access_energy(table, self.scenario.space.area_model)
+        energy = chip_energy(chip, self.scenario.space)
         model = named_estimate_model(self.scenario.estimate_model)
         estimator = Estimator(table, energy, self.scenario.cluster, model, self._memo)
         parts = [estimator.modes(forward, microbatch)]
@@ -266,7 +266,7 @@ class FullUnits:
             for stage in priced.plan.stages
             for v in stage.layers
         ]
-        idle_w = float(access_energy(chip_table([chip]), self.scenario.space.area_model).idle_w_c[0])
+        idle_w = float(chip_energy(chip, self.scenario.space).idle_w_c[0])
         idle_j = idle_w * self.scenario.cluster.num_devices * priced.batch_s / self.scenario.training.global_batch
         return math.fsum(parts) * cut.tp * cut.cp / microbatch + idle_j
 

@@ -60,7 +60,7 @@ def test_not_even_one_chip_is_exit_code_3():
     ("arguments", "said"),
     [
         (("tpu4",), "did you mean 'tpuv4'"),
-        (("tpuv4", "--system", EXAMPLES / "system.toml"), "a search over systems is not there yet"),
+        (("tpuv4", "--system", EXAMPLES / "system.toml"), "rephaze search chooses among several"),
         (("tpuv4", "--system", "nowhere.toml"), "nowhere.toml: no such file"),
         (("tpuv4", "--musd", "-1"), "cost_usd is -1000000.0: must be above zero"),
         (("tpuv4", "--scenario", "paper"), "area_model is 'paper'"),

@@ -51,7 +51,8 @@ def explore(
         models: Names of ``list_models``, or graph files.
         scenario: ``default``, ``coarse``, ``paper`` or a scenario file.
         config: A run file; the arguments come on top of it.
-        changes: Single fields by section (``space``, ``cluster``, ``training``, ``search``).
+        changes: Single fields by section (``space``, ``cluster``, ``training``, ``search``, ``system``,
+            ``budget``).
         store: Folder to record the run in, for ``open_run``.
         resume: Go on with the run in ``store``.
         num_workers: Processes on this machine.
@@ -136,6 +137,8 @@ def compare(
 def sensitivity(
     *models: str,
     scenario: str | None = None,
+    config: str | Path | None = None,
+    changes: dict[str, dict[str, Any]] | None = None,
     knobs: Sequence[str] = (),
     factors: Sequence[float] = (0.5, 2.0),
     num_workers: int = 1,
@@ -156,8 +159,10 @@ def sensitivity(
     Args:
         models: Names of ``list_models``, or graph files.
         scenario: ``default``, ``coarse``, ``paper`` or a scenario file.
-        knobs: What to change: ``hbm``, ``buffer``, ``inner-links``, ``outer-links``, ``area``; all that can matter
-            unless given.
+        config: A run file; the arguments come on top of it.
+        changes: Single fields by section, as in ``explore``.
+        knobs: What to change: ``hbm``, ``buffer``, ``inner-links``, ``outer-links``, ``area``; of a search with a
+            budget also ``power-budget``, ``usd-budget``, ``silicon-budget``; all that can matter unless given.
         factors: What each is multiplied by.
         num_workers: Processes of each search.
         time_limit_s: For each search.
@@ -168,7 +173,9 @@ def sensitivity(
 
     _check_effort(num_workers, time_limit_s)
     found = study_sensitivity(
-        resolve_settings(tuple(models), scenario=scenario),
+        resolve_settings(
+            tuple(models), config=None if config is None else Path(config), scenario=scenario, changes=changes
+        ),
         knobs=tuple(knobs),
         factors=tuple(factors),
         num_workers=num_workers,

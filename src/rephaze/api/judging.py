@@ -61,10 +61,12 @@ def judge_chip(run: str | Path, chip: str | Path | Chip, *, on_step: OnStep = ig
 
     Args:
         run: A folder with an answer; what the search left open is in its bound.
-        chip: A name of ``list_chips``, a chip file, or a chip; it need not keep to the limits of the space.
+        chip: A name of ``list_chips``, a chip file, or a chip; it need not keep to the limits of the space. Where
+            the system was searched, it is measured with the cluster of the answer.
         on_step: Told what is being done.
     """
     from rephaze.search.evaluator import Preparation
+    from rephaze.search.systems import settings_of_design
     from rephaze.store.run_store import RunStore
     from rephaze.study.yardstick import Yardstick
 
@@ -77,7 +79,8 @@ def judge_chip(run: str | Path, chip: str | Path | Chip, *, on_step: OnStep = ig
     on_step(f"the best plans on {chosen.name}")
     answer = next((one for one in held if one.chip == chosen), None)
     if answer is None:
-        answer = Yardstick(Preparation(settings)).with_searched_plans(chosen)
+        own = settings_of_design(settings, result.design)
+        answer = Yardstick(Preparation(own)).with_searched_plans(chosen)
         keep_measured(Path(run), info, [answer])
     counted = "designs" if result.certificate.num_boxes is None else "grid points"
     return Judgement(

@@ -9,17 +9,24 @@ from pathlib import Path
 from rephaze.errors import RephazeError, RunError
 from rephaze.types.comparison import ChipAnswer
 from rephaze.types.run_record import RunInfo
+from rephaze.types.search import SearchSettings
 from rephaze.types.stopping import UNSTOPPED, StopSignal
 
 
 def measured_chips(
-    run: Path, info: RunInfo, held: Sequence[ChipAnswer], budget_s: float, stop: StopSignal = UNSTOPPED
+    run: Path,
+    info: RunInfo,
+    settings: SearchSettings,
+    held: Sequence[ChipAnswer],
+    budget_s: float,
+    stop: StopSignal = UNSTOPPED,
 ) -> list[ChipAnswer]:
     """The chips a run holds and further known ones, measured within a budget and then held by the run, too.
 
     Args:
         run: The run's folder.
         info: What the run is.
+        settings: What chips are measured under: the run's, with the system of its answer.
         held: The chips it holds.
         budget_s: After this no further chip is begun; 0 measures none.
         stop: Ends the work; what is measured by then counts.
@@ -30,7 +37,7 @@ def measured_chips(
 
     try:
         names = frozenset(one.chip.name for one in held)
-        found = measure_known_chips(info.settings, budget_s=budget_s, stop=stop, without=names)
+        found = measure_known_chips(settings, budget_s=budget_s, stop=stop, without=names)
     except RephazeError:  # a graph file that is gone: the page says so elsewhere
         return list(held)
     keep_measured(run, info, found)

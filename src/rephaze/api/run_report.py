@@ -39,6 +39,7 @@ def write_report(
     """
     from rephaze.report.search_plots import ExploredDesigns
     from rephaze.report.search_report import SearchRecords, write_search_report
+    from rephaze.search.systems import settings_of_design
     from rephaze.store.run_store import RunStore
 
     if out is not None:
@@ -57,9 +58,10 @@ def write_report(
             bounds=reader.bounds(),
         )
         incumbents, reaches = reader.incumbents(), _reaches(reader, info, stop)
-    accounts, accounts_missing = _accounts(info.settings, result, stop)
-    blocks, missing = _blocks(info.settings, result, stop)
-    known = measured_chips(run, info, held, known_chips_s, stop) if result.chip else []
+    own = settings_of_design(info.settings, result.design)
+    accounts, accounts_missing = _accounts(own, result, stop)
+    blocks, missing = _blocks(own, result, stop)
+    known = measured_chips(run, info, own, held, known_chips_s, stop) if result.chip else []
     shown = result if result.design is None else replace(result, design=place.get(result.design))
     records = SearchRecords(
         info=info,

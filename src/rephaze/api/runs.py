@@ -143,7 +143,8 @@ class Run(Shown):
 
         Args:
             out: File to write; replaced if it is there.
-            table: ``evaluations``, ``plans``, ``stages``, ``bounds``, ``designs``, ``boxes`` or ``incumbents``.
+            table: ``evaluations``, ``plans``, ``stages``, ``bounds``, ``designs``, ``boxes``, ``systems``
+                or ``incumbents``.
             file_format: ``csv`` or ``parquet`` (extra ``[parquet]``); None: by the ending of the file's name.
         """
         from rephaze.store.export import FileFormat, export_table

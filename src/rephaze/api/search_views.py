@@ -33,7 +33,10 @@ def exploration_blocks(found: Exploration) -> list[Block]:
     else:
         blocks = [f"{found.status} {answer_sentence(found)}"]
         blocks += [f"not proven: {found.reason}"] if found.reason else []
-        blocks += [f"chip  {chip_sentence(found.chip, found.area_um2)}", plan_table(found.plans)]
+        blocks += [f"chip  {chip_sentence(found.chip, found.area_um2)}"]
+        if found.system is not None:
+            blocks += [f"system  {found.system.in_words}", f"takes  {found.system.bill_in_words}"]
+        blocks += [plan_table(found.plans)]
         blocks += [f"certificate  {certificate_sentence(found.certificate)}"]
     blocks += [f"{heading}  {text}" for heading, text in scope_sentences(found)]
     return blocks + ([f"held back by  {found.certificate.binding}"] if found.chip is not None else [])
@@ -149,7 +152,7 @@ def _answer_cells(result: SearchResult, gain: str) -> tuple[str, ...]:
         f"{result.objective:,.5g}",
         gain,
         f"{result.area_um2 / UM2_PER_MM2:,.1f}",
-        chip.in_words,
+        chip.in_words if result.system is None else f"{result.system.num_chips:,} of {chip.in_words}",
         *(
             ",".join(str(getattr(plan, name)) for plan in result.plans)
             for name in ("tp", "pp", "dp", "microbatch")

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from rephaze.cli.budget_options import BudgetMm2, BudgetUsd, BudgetWatts, budget_changes
 from rephaze.cli.output import (
     ExitCode,
     JsonOption,
@@ -78,6 +79,9 @@ def search(
     ] = None,
     global_batch: Annotated[int | None, typer.Option(help="Samples in a batch.")] = None,
     area_limit_mm2: Annotated[float | None, typer.Option(help="Largest chip, in mm².")] = None,
+    budget_watts: BudgetWatts = None,
+    budget_usd: BudgetUsd = None,
+    budget_mm2: BudgetMm2 = None,
     time_limit: Annotated[
         float | None, typer.Option(help="Seconds; then the incumbent and its gap.", metavar="S")
     ] = None,
@@ -106,10 +110,14 @@ def search(
 ) -> None:
     """Find the chip and the plan of each model that give the highest throughput, and prove it.
 
+    With a budget the number of chips is chosen too, unless --devices or the run file says it; a run file's
+    [system] lists clocks, HBM, links, nodes and numbers of chips to choose from.
+
     Ctrl-C ends the search with the best found so far and an honest gap; a run recorded with --out goes on with
     --resume, also after a crash. Exit code 3: proven that nothing fits; 4: stopped before a plan was found.
 
-    Examples:  rephaze search gpt2-xl   |   rephaze search gpt2-xl bert-large --scenario paper --out run1
+    Examples:  rephaze search gpt2-xl   |   rephaze search gpt2-xl bert-large --scenario paper --out run1   |
+    rephaze search llama3-70b --budget-watts 2e6
     """
     from rephaze.api.exploring import explore
 
@@ -126,7 +134,8 @@ def search(
                 config=config,
                 changes=_changes(
                     objective, aggregate, devices, global_batch, area_limit_mm2, exhaustive, family, method
-                ),
+                )
+                | budget_changes(budget_watts, budget_usd, budget_mm2),
                 store=out,
                 resume=resume,
                 num_workers=workers,
@@ -236,6 +245,7 @@ def _record(result: SearchResult) -> dict[str, Any]:
         "gap": result.gap if result.chip else None,
         "chip": asdict(result.chip) if result.chip else None,
         "area_um2": result.area_um2,
+        "system": None if result.system is None else asdict(result.system),
         "plans": [asdict(plan) for plan in result.plans],
         "num_designs": certificate["num_designs"],
         "num_solved_exactly": certificate["num_solved_exactly"],
@@ -265,6 +275,9 @@ def _print(result: Exploration, out: Path | None) -> None:
     if result.reason:
         stdout.print(styled(("not proven:", "yellow"), f" {result.reason}"))
     stdout.print(styled(("chip", "bold"), f"  {chip_sentence(result.chip, result.area_um2)}"))
+    if result.system is not None:
+        stdout.print(styled(("system", "bold"), f"  {result.system.in_words}"))
+        stdout.print(styled(("takes", "bold"), f"  {result.system.bill_in_words}"))
     print_content(plan_table(result.plans), shown=_NARROW)
     stdout.print(styled(("certificate", "bold"), f"  {certificate_sentence(result.certificate)}"))
     _print_scope(result)

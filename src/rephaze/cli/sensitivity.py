@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from rephaze.cli.budget_options import BudgetMm2, BudgetUsd, BudgetWatts, budget_changes
 from rephaze.cli.compare import step_progress
 from rephaze.cli.output import ExitCode, JsonOption, print_json, seconds, stdout
 from rephaze.cli.tables import print_content
@@ -33,11 +34,20 @@ def sensitivity(
     ] = None,
     knob: Annotated[
         list[str] | None,
-        typer.Option(help="What to change: hbm, buffer, inner-links, outer-links, area; all unless given."),
+        typer.Option(
+            help="What to change: hbm, buffer, inner-links, outer-links, area, and with a budget power-budget, "
+            "usd-budget, silicon-budget; all unless given."
+        ),
     ] = None,
     factor: Annotated[
         list[float] | None, typer.Option(help="What to multiply it by; 0.5 and 2 unless given.")
     ] = None,
+    config: Annotated[
+        Path | None, typer.Option(help="Run file (.toml): scenario, changes to it, what to look for.")
+    ] = None,
+    budget_watts: BudgetWatts = None,
+    budget_usd: BudgetUsd = None,
+    budget_mm2: BudgetMm2 = None,
     time_limit: Annotated[
         float | None, typer.Option(help="Seconds for each search; then its incumbent.", metavar="S")
     ] = None,
@@ -62,6 +72,8 @@ def sensitivity(
         found = study(
             *models,
             scenario=scenario,
+            config=config,
+            changes=budget_changes(budget_watts, budget_usd, budget_mm2),
             knobs=knob or (),
             factors=factor or (0.5, 2.0),
             num_workers=workers,
@@ -90,6 +102,7 @@ def _record(found: Sensitivity) -> dict[str, Any]:
             "gap": result.gap if result.chip else None,
             "reason": result.reason,
             "area_um2": result.area_um2,
+            "system": None if result.system is None else asdict(result.system),
             "chip": asdict(result.chip) if result.chip else None,
             "plans": [asdict(plan) | {"stages": len(plan.stages)} for plan in result.plans],
             "search_s": result.search_s,

@@ -79,9 +79,8 @@ def attention_lane_cycles(op: Op, microbatch: int, lanes_c: Ints) -> Floats:
     """Cycles the lanes need for the softmax and for what the operator absorbed."""
     dims = op.attention
     assert dims is not None
-    scores = _num_scores(dims, microbatch)
-    softmax_c = np.ceil(scores / lanes_c) * _lane_ops_a_score(dims)
-    return np.asarray(softmax_c + lane_cycles(op, microbatch, lanes_c))
+    softmax_c: Floats = np.ceil(_num_scores(dims, microbatch) / lanes_c) * _lane_ops_a_score(dims)
+    return softmax_c + lane_cycles(op, microbatch, lanes_c) if op.vector else softmax_c
 
 
 def _lane_ops_a_score(dims: AttentionDims) -> float:
@@ -127,7 +126,7 @@ def _mode(
         cycles_c=best_cycles,
         hbm_bytes_c=hbm_c,
         buffer_bytes_c=best_buffer,
-        energy_j_c=_energy_j(op, dims, microbatch, rates, scores, per_score, hbm_c, best_buffer),
+        energy_of=lambda: _energy_j(op, dims, microbatch, rates, scores, per_score, hbm_c, best_buffer),
     )
 
 

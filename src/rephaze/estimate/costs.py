@@ -5,10 +5,12 @@ Axis letters: c = chip.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 
+from rephaze.compiled import kernel_in_place
 from rephaze.estimate.arrays import Floats, Ints
 from rephaze.types.chip import ChipTable
 from rephaze.types.energy import AccessEnergy
@@ -55,7 +57,13 @@ class ModeCost:
     cycles_c: Floats
     hbm_bytes_c: Floats
     buffer_bytes_c: Floats
-    energy_j_c: Floats
+    energy_of: Callable[[], Floats]
+    """Worked out where it is asked for: bounds of times, by far the most there is of costs, never do."""
+
+    @property
+    def energy_j_c(self) -> Floats:
+        """Energy on each chip."""
+        return self.energy_of()
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -75,9 +83,17 @@ def bounded_by_memory(cycles_c: Floats, hbm_bytes_c: Floats, buffer_bytes_c: Flo
 
 def whole_cycles(cycles_c: Floats) -> Ints:
     """Cycles rounded up; ``IMPOSSIBLE_CYCLES`` where infinite."""
-    possible = np.isfinite(cycles_c) & (cycles_c < IMPOSSIBLE_CYCLES)
-    rounded = np.ceil(np.where(possible, cycles_c, 0.0) - 1e-9).astype(np.int64)
-    return np.where(possible, rounded, IMPOSSIBLE_CYCLES)
+    found = np.empty(cycles_c.shape, dtype=np.int64)
+    _fill_whole_cycles(np.ascontiguousarray(cycles_c, dtype=np.float64).ravel(), found.ravel())
+    return found
+
+
+@kernel_in_place
+def _fill_whole_cycles(cycles_n: Floats, whole_n: Ints) -> None:
+    for n in range(len(cycles_n)):
+        # Not so for infinity, nor for what is no number.
+        is_possible = cycles_n[n] < IMPOSSIBLE_CYCLES
+        whole_n[n] = np.int64(np.ceil(cycles_n[n] - 1e-9)) if is_possible else IMPOSSIBLE_CYCLES
 
 
 def share_of(num_bytes_c: Floats, cycles_c: Ints, bytes_per_cycle_c: Floats) -> Floats:

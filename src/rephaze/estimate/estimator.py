@@ -6,12 +6,13 @@ Axis letters: o = operator, c = chip.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
 
+from rephaze.compiled import kernel_in_place
 from rephaze.estimate.arrays import Floats, Ints
 from rephaze.estimate.attention import attention_cost
 from rephaze.estimate.collectives import group_collective_s, paper_collective_s, sent_bytes
@@ -101,6 +102,7 @@ class Estimator:
         self._one_core: GemmColumns = GemmColumns(self.rates, one, model, self.memo, wide_one)
         self._all_cores: GemmColumns = GemmColumns(self.rates, chips.num_tensor_cores, model, self.memo, wide_all)
         self._costs: dict[tuple[object, ...], OpCost] = {}
+        self._in_modes: dict[tuple[object, ...], OpBound] = {}
         self._least: dict[tuple[tuple[object, ...], bool], OpBound] = {}
         self._fastest: dict[tuple[tuple[object, ...], bool], Ints] = {}
 
@@ -120,7 +122,7 @@ class Estimator:
             op: The operator.
             is_mapped: On all cores a GEMM takes what its mapping does: half the work of mapping all modes.
         """
-        at = (op.key, is_mapped)
+        at = (op.key, is_mapped and op.op.kind is OpKind.GEMM)
         if at not in self._least:
             mappers = GemmColumns.bound, GemmColumns.exact if is_mapped else GemmColumns.bound
             costs = [one.op_cost(op.op, op.microbatch, *mappers) for one in self._by_share]
@@ -132,6 +134,19 @@ class Estimator:
                 bool(moved.buffer_bytes_c[0] > 0),
             )
         return self._least[at]
+
+    def in_modes(self, op: OpAt) -> OpBound:
+        """Cycles that one operator takes in each mode, products mapped in all of them, as in ``modes``."""
+        if op.key not in self._in_modes:
+            costs = [one._cost(op) for one in self._by_share]
+            both = [mode for cost in costs for mode in (cost.one_core, cost.all_cores)]
+            cycles_mc = np.stack([mode.cycles_c for mode in both])
+            self._in_modes[op.key] = OpBound(
+                self._whole_ticks(whole_cycles(cycles_mc)),
+                any(bool(mode.hbm_bytes_c[0] > 0) for mode in both[:2]),
+                any(bool(mode.buffer_bytes_c[0] > 0) for mode in both[:2]),
+            )
+        return self._in_modes[op.key]
 
     def fastest(self, op: OpAt, *, is_mapped: bool = False) -> Ints:
         """Cycles that one operator takes at least on each chip, in whatever mode; as ``least``."""
@@ -260,17 +275,14 @@ class Estimator:
     def _fused(self, op: Op, microbatch: int, product: ModeCost, lanes_c: Ints) -> ModeCost:
         """A GEMM with absorbed element work: both engines at once, element by element."""
         if self.model.has_memory_terms:
-            cycles_c = np.maximum(product.cycles_c, lane_cycles(op, microbatch, lanes_c))
-            energy_j_c = product.energy_j_c + vector_energy_j(op, microbatch, self.rates)
-        else:
-            # The paper adds each absorbed operator's constant once, whatever the size.
-            cycles_c = product.cycles_c + sum(paper_lane_cycles(work.function) for work in op.vector)
-            energy_j_c = product.energy_j_c
-        return ModeCost(
-            cycles_c=cycles_c,
-            hbm_bytes_c=product.hbm_bytes_c,
-            buffer_bytes_c=product.buffer_bytes_c,
-            energy_j_c=energy_j_c,
+            return replace(
+                product,
+                cycles_c=np.maximum(product.cycles_c, lane_cycles(op, microbatch, lanes_c)),
+                energy_of=lambda: product.energy_j_c + vector_energy_j(op, microbatch, self.rates),
+            )
+        # The paper adds each absorbed operator's constant once, whatever the size.
+        return replace(
+            product, cycles_c=product.cycles_c + sum(paper_lane_cycles(work.function) for work in op.vector)
         )
 
     def _collective_cost(self, op: Op, microbatch: int) -> OpCost:
@@ -334,14 +346,27 @@ def _link_cost(dims: CollectiveDims, payload: float, estimator: Estimator) -> Mo
         # Sent from and received into memory.
         moved = 2.0 * payload * dims.num_messages
     cycles = seconds * rates.chips.clock_hz
-    energy_j = sent_bytes(dims, payload) * rates.energy.link_j_per_byte_c + moved * rates.energy.hbm_j_per_byte_c
-    slowest = np.maximum(cycles, moved / rates.hbm_bytes_per_cycle_c)
-    return ModeCost(cycles_c=slowest, hbm_bytes_c=moved * one, buffer_bytes_c=0 * one, energy_j_c=energy_j)
+    energy = rates.energy
+    return ModeCost(
+        cycles_c=np.maximum(cycles, moved / rates.hbm_bytes_per_cycle_c),
+        hbm_bytes_c=moved * one,
+        buffer_bytes_c=0 * one,
+        energy_of=lambda: sent_bytes(dims, payload) * energy.link_j_per_byte_c + moved * energy.hbm_j_per_byte_c,
+    )
 
 
 def whole_ticks(cycles: Ints) -> Ints:
     """Cycles rounded up to whole ticks, which keeps their order."""
-    possible = cycles < IMPOSSIBLE_CYCLES
-    _, num_bits = np.frexp(cycles.astype(np.float64))
-    tick = np.maximum(TICK_CYCLES, 1 << np.maximum(num_bits.astype(np.int64) - SIGNIFICANT_BITS, 0))
-    return np.where(possible, -(-cycles // tick) * tick, cycles)
+    found = np.empty(cycles.shape, dtype=np.int64)
+    _fill_whole_ticks(np.ascontiguousarray(cycles).ravel(), found.ravel())
+    return found
+
+
+@kernel_in_place
+def _fill_whole_ticks(cycles_n: Ints, ticks_n: Ints) -> None:
+    for n in range(len(cycles_n)):
+        cycles = cycles_n[n]
+        tick = TICK_CYCLES
+        while cycles >> SIGNIFICANT_BITS >= tick:
+            tick *= 2
+        ticks_n[n] = cycles if cycles >= IMPOSSIBLE_CYCLES else -(-cycles // tick) * tick

@@ -160,19 +160,21 @@ class GemmColumns:
 
     def _spread(self, dims: Dims, found: ShapeColumns) -> ModeCost:
         """What was found for core shapes, on the chips that have them."""
-        energy_j_c = found.traffic_j_s[self.shape_of_c]
-        if self.model.tiling is Tiling.PADDED:
+
+        def energy_j() -> Floats:
+            traffic_j_c = found.traffic_j_s[self.shape_of_c]
+            if self.model.tiling is not Tiling.PADDED:
+                return traffic_j_c
             batch, m, n, k = dims
             macs = float(batch) * m * n * k
             energy = self.rates.energy
-            energy_j_c = energy_j_c + macs * (
-                energy.mac_j_c + REGISTER_BYTES_PER_MAC * energy.register_j_per_byte_c
-            )
+            return traffic_j_c + macs * (energy.mac_j_c + REGISTER_BYTES_PER_MAC * energy.register_j_per_byte_c)
+
         return ModeCost(
             cycles_c=found.cycles_s[self.shape_of_c],
             buffer_bytes_c=found.buffer_bytes_s[self.shape_of_c],
             hbm_bytes_c=found.hbm_bytes_s[self.shape_of_c],
-            energy_j_c=energy_j_c,
+            energy_of=energy_j,
         )
 
     def _mapped(self, dims: Dims, side_bytes: float) -> ShapeColumns:

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import numpy as np
 
+from rephaze.compiled import kernel_in_place
 from rephaze.estimate.arrays import Floats, Ints
-from rephaze.estimate.costs import ChipRates, ModeCost, OpCost, bounded_by_memory
+from rephaze.estimate.costs import ChipRates, ModeCost, OpCost
 from rephaze.estimate.vector_paper import work_cycles
 from rephaze.estimate.vector_weights import lane_ops
 from rephaze.types.graph import Op
@@ -20,8 +21,8 @@ LANE_OP_BYTES = 12
 def lane_cycles(op: Op, microbatch: int, lanes_c: Ints) -> Floats:
     """Cycles the lanes need for an operator's (or a fused GEMM's absorbed) element work."""
     total: Floats = np.zeros(len(lanes_c))
-    for work in op.vector:
-        total = total + np.ceil(work.num_elements.at(microbatch) / lanes_c) * lane_ops(work.function)
+    if op.vector:
+        _fill_lane_cycles(*_element_work(op, microbatch), lanes_c, total)
     return total
 
 
@@ -47,18 +48,58 @@ def vector_cost(op: Op, microbatch: int, rates: ChipRates) -> OpCost:
     """A vector operator or gather: every byte passes HBM and the buffer once, lanes work meanwhile."""
     moved = float(op.input_bytes.at(microbatch) + op.output_bytes.at(microbatch))
     bytes_c = np.full(len(rates), moved)
-    scratchpad_j = moved * rates.energy.vector_scratchpad_j_per_byte_c
-    energy_j = vector_energy_j(op, microbatch, rates) + traffic_energy_j(bytes_c, bytes_c, rates) + scratchpad_j
+
+    def energy_j() -> Floats:
+        scratchpad_j = moved * rates.energy.vector_scratchpad_j_per_byte_c
+        return vector_energy_j(op, microbatch, rates) + traffic_energy_j(bytes_c, bytes_c, rates) + scratchpad_j
+
+    elements_w, ops_w = _element_work(op, microbatch)
 
     def mode(lanes_c: Ints, hbm_bytes_per_cycle_c: Floats) -> ModeCost:
-        cycles = bounded_by_memory(lane_cycles(op, microbatch, lanes_c), bytes_c, bytes_c, rates)
-        slowest = np.maximum(cycles, bytes_c / hbm_bytes_per_cycle_c)
-        return ModeCost(cycles_c=slowest, hbm_bytes_c=bytes_c, buffer_bytes_c=bytes_c, energy_j_c=energy_j)
+        cycles_c = np.empty(len(rates))
+        _fill_slowest(
+            elements_w, ops_w, moved, lanes_c, hbm_bytes_per_cycle_c, rates.buffer_bytes_per_cycle_c, cycles_c
+        )
+        return ModeCost(cycles_c=cycles_c, hbm_bytes_c=bytes_c, buffer_bytes_c=bytes_c, energy_of=energy_j)
 
     return OpCost(
         one_core=mode(rates.chips.vector_lanes, rates.one_core_hbm_bytes_per_cycle_c),
         all_cores=mode(rates.chips.num_lanes, rates.hbm_bytes_per_cycle_c),
     )
+
+
+def _element_work(op: Op, microbatch: int) -> tuple[Floats, Floats]:
+    """Elements of each piece of an operator's work, and lane operations on one."""
+    elements = [float(work.num_elements.at(microbatch)) for work in op.vector]
+    return np.array(elements), np.array([lane_ops(work.function) for work in op.vector])
+
+
+@kernel_in_place
+def _fill_lane_cycles(elements_w: Floats, ops_w: Floats, lanes_c: Ints, cycles_c: Floats) -> None:
+    """Every lane has its part of the elements of each piece, rounded up."""
+    for c in range(len(cycles_c)):
+        total = 0.0
+        for w in range(len(elements_w)):
+            total += np.ceil(elements_w[w] / lanes_c[c]) * ops_w[w]
+        cycles_c[c] = total
+
+
+@kernel_in_place
+def _fill_slowest(
+    elements_w: Floats,
+    ops_w: Floats,
+    moved: float,
+    lanes_c: Ints,
+    hbm_bytes_per_cycle_c: Floats,
+    buffer_bytes_per_cycle_c: Floats,
+    cycles_c: Floats,
+) -> None:
+    """Lanes, HBM and buffer at work together: the slowest."""
+    for c in range(len(cycles_c)):
+        total = 0.0
+        for w in range(len(elements_w)):
+            total += np.ceil(elements_w[w] / lanes_c[c]) * ops_w[w]
+        cycles_c[c] = max(total, moved / hbm_bytes_per_cycle_c[c], moved / buffer_bytes_per_cycle_c[c])
 
 
 def paper_vector_cost(op: Op, microbatch: int, rates: ChipRates) -> OpCost:
@@ -71,7 +112,11 @@ def paper_vector_cost(op: Op, microbatch: int, rates: ChipRates) -> OpCost:
             cycles = cycles + work_cycles(
                 work.function, work.num_elements.at(microbatch), work.row_length, lanes_c
             )
-        energy_j = cycles * lanes_c * rates.energy.lane_op_j_c
-        return ModeCost(cycles_c=cycles, hbm_bytes_c=nothing, buffer_bytes_c=nothing, energy_j_c=energy_j)
+        return ModeCost(
+            cycles_c=cycles,
+            hbm_bytes_c=nothing,
+            buffer_bytes_c=nothing,
+            energy_of=lambda: cycles * lanes_c * rates.energy.lane_op_j_c,
+        )
 
     return OpCost(one_core=mode(rates.chips.vector_lanes), all_cores=mode(rates.chips.num_lanes))

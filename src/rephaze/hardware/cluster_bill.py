@@ -134,6 +134,15 @@ def cluster_bill(
     )
 
 
+def surroundings_w(systems: SystemColumns) -> Floats:
+    """What is around one chip and draws power whatever runs: switches, optics, network cards, part of a host."""
+    num_chips_c = systems.num_chips_c.astype(np.float64)
+    num_hosts_c = np.ceil(num_chips_c / _value("chips_per_host"))
+    inside = inside_bill(systems.num_inside_links_c, systems.node_size_c)
+    outside = outside_bill(systems.num_outside_links_c, systems.num_chips_c)
+    return inside.power_w_c + outside.power_w_c + num_hosts_c / num_chips_c * _value("host_w")
+
+
 def budget_use(bill: ClusterBill, budget: ClusterBudget) -> BudgetUse:
     """How much of each limit clusters take."""
     return BudgetUse(

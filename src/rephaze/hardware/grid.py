@@ -19,9 +19,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from rephaze.hardware.area import chip_area
-from rephaze.hardware.energy import full_power
 from rephaze.hardware.space import holds
+from rephaze.hardware.space_terms import is_cool, space_area, space_budget_use
 from rephaze.hardware.template import build_chips
 from rephaze.types.chip import Chip, ChipTable
 from rephaze.types.grid_order import is_regular_side as is_regular_side
@@ -34,7 +33,10 @@ Floats = NDArray[np.float64]
 Flags = NDArray[np.bool_]
 
 AREA_LIMIT, AREA_FLOOR, POWER_LIMIT, CONSTRAINTS = "area limit", "area floor", "power limit", "constraints"
-LIMITS = (AREA_LIMIT, AREA_FLOOR, POWER_LIMIT, CONSTRAINTS)
+SILICON_BUDGET, POWER_BUDGET, USD_BUDGET = "silicon budget", "power budget", "dollar budget"
+BUDGETS = {"silicon": SILICON_BUDGET, "power": POWER_BUDGET, "usd": USD_BUDGET}
+"""By what of a cluster is limited."""
+LIMITS = (AREA_LIMIT, AREA_FLOOR, POWER_LIMIT, CONSTRAINTS, *BUDGETS.values())
 """What may leave no design in a box."""
 
 
@@ -129,14 +131,19 @@ class DesignGrid:
 
     def area_um2(self, at_cf: Ints) -> Floats:
         """Areas under the space's model."""
-        return chip_area(self.chips(at_cf), self.space.area_model).total_um2_c
+        return space_area(self.chips(at_cf), self.space).total_um2_c
+
+    def fullness(self, at_cf: Ints) -> Floats:
+        """How much of what is limited designs take: the area of a chip, or the largest part of a budget."""
+        use = space_budget_use(self.chips(at_cf), self.space)
+        return self.area_um2(at_cf) if use is None else use.largest_c
 
     def corners(self, boxes: Boxes) -> Corners:
         """What may be in each box."""
         small = self.chips(boxes.first_bf)
         closed_by_b = np.full(len(boxes.first_bf), -1, dtype=np.int64)
-        closed_by_b[~self._is_cool(small)] = LIMITS.index(POWER_LIMIT)
-        closed_by_b[~self._is_small(small)] = LIMITS.index(AREA_LIMIT)
+        for limit, keeps_b in reversed(list(self._kept_to(small).items())):
+            closed_by_b[~keeps_b] = LIMITS.index(limit)
         large_bf = boxes.last_bf.copy()
         fits_b = closed_by_b < 0
         if fits_b.any():
@@ -163,21 +170,22 @@ class DesignGrid:
                 middle_b = (low_b + high_b + 1) // 2
                 tried_bf = boxes.first_bf.copy()
                 tried_bf[:, f] = middle_b
-                chips = self.chips(tried_bf)
-                fits_b = self._is_small(chips) & self._is_cool(chips)
+                fits_b = np.logical_and.reduce(list(self._kept_to(self.chips(tried_bf)).values()))
                 low_b = np.where(is_sought_b & fits_b, middle_b, low_b)
                 high_b = np.where(is_sought_b & ~fits_b, middle_b - 1, high_b)
             largest_bf[:, f] = low_b
         return largest_bf
 
-    def _is_small(self, chips: ChipTable) -> Flags:
-        found: Flags = chip_area(chips, self.space.area_model).total_um2_c <= self.space.area_limit_um2
-        return found
-
-    def _is_cool(self, chips: ChipTable) -> Flags:
-        if math.isinf(self.space.power_limit_w):
-            return np.ones(len(chips), dtype=np.bool_)
-        found: Flags = full_power(chips, self.space.area_model).total_w_c <= self.space.power_limit_w
+    def _kept_to(self, chips: ChipTable) -> dict[str, Flags]:
+        """By limit that rises with every field, which chips keep to it; the one to be named first comes first."""
+        space = self.space
+        found = {AREA_LIMIT: space_area(chips, space).total_um2_c <= space.area_limit_um2}
+        if math.isfinite(space.power_limit_w):
+            found[POWER_LIMIT] = is_cool(chips, space)
+        use = space_budget_use(chips, space)
+        if use is not None:
+            for resource, limit in BUDGETS.items():
+                found[limit] = getattr(use, f"{resource}_fraction_c") <= 1.0
         return found
 
     def _is_below_floor(self, boxes: Boxes) -> Flags:
@@ -185,7 +193,7 @@ class DesignGrid:
         if not self.space.area_floor_um2:
             return np.zeros(len(boxes.first_bf), dtype=np.bool_)
         small, large = self.chips(boxes.first_bf), self.chips(boxes.last_bf)
-        is_below_b = chip_area(large, self.space.area_model).total_um2_c < self.space.area_floor_um2
+        is_below_b = space_area(large, self.space).total_um2_c < self.space.area_floor_um2
         may_be_single_b = (small.num_tensor_cores == 1) | (small.num_vector_cores == 1)
         found: Flags = is_below_b & ~may_be_single_b
         return found

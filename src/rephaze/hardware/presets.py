@@ -27,6 +27,27 @@ DERIVED_FIELDS = (
 CHIP_FIELDS = tuple(field.name for field in fields(Chip) if field.name != "name")
 STATED_FIELDS = tuple(name for name in CHIP_FIELDS if name not in DERIVED_FIELDS)
 
+# What sources give beside the fields of a chip. Each may be absent; a preset has no other names than these.
+FACT_FIELDS = {
+    "peak_flops_per_s": "dense bf16",
+    "peak_fp8_flops_per_s": "dense, 8-bit floating point; absent where a chip has none",
+    "peak_int8_flops_per_s": "dense, 8-bit integers",
+    "peak_fp4_flops_per_s": "dense, 4-bit floating point",
+    "num_cores": "what software schedules work on: streaming multiprocessors, compute units, TensorCores",
+    "on_chip_sram_bytes": "all of it, also what the template has no place for",
+    "usable_hbm_bytes": "what software can allocate, where that is not `hbm_bytes`",
+    "hbm_generation": "as memory.toml names them",
+    "link_bytes_per_s": "all links inside a node together, one way",
+    "num_links": "links inside a node",
+    "link_topology": "switch, all to all, 2d torus or 3d torus",
+    "num_node_chips": "chips that the links join: a board, a rack, or the pod of a torus",
+    "network_bytes_per_s": "the usual network outside a node, one way, a chip",
+    "power_w": "what the chip is rated for, or measured at most",
+    "die_um2": "all dies together",
+    "node_nm": "of the compute dies",
+    "num_transistors": "all dies together",
+}
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Preset:
@@ -102,6 +123,6 @@ def _column(value: int | float) -> NDArray[np.int64]:
 
 
 def _family_order(file_name: str) -> tuple[int, str]:
-    families = ("tpu", "a100", "h100", "b200", "trainium", "gaudi", "mi")
+    families = ("tpuv", "tpu", "a100", "h100", "h200", "b", "gb", "trainium", "gaudi", "mi")
     position = next((i for i, family in enumerate(families) if file_name.startswith(family)), len(families))
     return position, file_name

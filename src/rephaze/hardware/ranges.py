@@ -54,16 +54,21 @@ class Range(Strict):
         return tuple(found)
 
 
-def _list_or_range(given: Any) -> Any:
+def list_or_range(given: Any) -> Any:
+    """What is given, if it is either; which of them a section then reads by ``range_or_list``."""
     if not isinstance(given, list | dict):
         rule = "must be a list of numbers or a range"
         raise SpecError("", given, rule, "for example [1, 2, 4] or { from = 1, to = 8, step = 1 }")
     return given
 
 
+def range_or_list(given: Any) -> str:
+    """Told apart by what is there: what is wrong with a range is then said once, and not that it is no list."""
+    return "range" if isinstance(given, dict) else "list"
+
+
 Values = Annotated[
     Annotated[Range, Tag("range")] | Annotated[list[int], Tag("list")],
-    # Told apart by what is there: what is wrong with a range is then said once, and not that it is no list.
-    Discriminator(lambda given: "range" if isinstance(given, dict) else "list"),
-    BeforeValidator(_list_or_range),
+    Discriminator(range_or_list),
+    BeforeValidator(list_or_range),
 ]

@@ -9,8 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rephaze.errors import SpecError
-from rephaze.hardware.area import chip_area
-from rephaze.hardware.energy import full_power
+from rephaze.hardware.space_terms import is_cool, space_area, space_budget_use
 from rephaze.hardware.template import build_chips
 from rephaze.types.chip import ChipTable
 from rephaze.types.space import Comparison, Constraint, DesignSpace
@@ -32,6 +31,8 @@ class DesignCensus:
     num_below_area_floor: int
     num_above_power_limit: int
     num_against_constraints: int
+    num_over_budget: int = 0
+    """Whose cluster takes more than its budget; none where there is none."""
 
     @property
     def num_designs(self) -> int:
@@ -56,7 +57,8 @@ def census_of(space: DesignSpace, grid: ChipTable) -> DesignCensus:
         num_above_area_limit=num_too_large,
         num_below_area_floor=len(grid) - num_too_large - num_by_area,
         num_above_power_limit=num_by_area - num_by_power,
-        num_against_constraints=num_by_power - int(kept.by_all_c.sum()),
+        num_against_constraints=num_by_power - int(kept.by_rules_c.sum()),
+        num_over_budget=int(kept.by_rules_c.sum()) - int(kept.by_all_c.sum()),
     )
 
 
@@ -72,21 +74,24 @@ class _Kept(NamedTuple):
     is_too_large_c: Flags
     by_area_c: Flags
     by_power_c: Flags
+    by_rules_c: Flags
     by_all_c: Flags
 
 
 def _kept(space: DesignSpace, grid: ChipTable) -> _Kept:
-    area_um2 = chip_area(grid, space.area_model).total_um2_c
+    area_um2 = space_area(grid, space).total_um2_c
     too_large = area_um2 > space.area_limit_um2
     single_core = (grid.num_tensor_cores == 1) | (grid.num_vector_cores == 1)
     by_area = ~too_large & ~((area_um2 < space.area_floor_um2) & ~single_core)
     by_power = by_area
     if np.isfinite(space.power_limit_w):
-        by_power = by_area & (full_power(grid, space.area_model).total_w_c <= space.power_limit_w)
-    by_all = by_power
+        by_power = by_area & is_cool(grid, space)
+    by_rules = by_power
     for constraint in space.constraints:
-        by_all = by_all & holds(constraint, grid, grid)
-    return _Kept(area_um2, too_large, by_area, by_power, by_all)
+        by_rules = by_rules & holds(constraint, grid, grid)
+    use = space_budget_use(grid, space)
+    by_all = by_rules if use is None else by_rules & use.fits_c
+    return _Kept(area_um2, too_large, by_area, by_power, by_rules, by_all)
 
 
 def _grid(space: DesignSpace) -> ChipTable:

@@ -8,12 +8,13 @@ from rephaze.errors import SpecError
 from rephaze.hardware.clock import check_clock
 from rephaze.hardware.hbm import TODAYS_HBM, hbm_stack
 from rephaze.hardware.links import inside_bytes_per_s, link_value, outside_bytes_per_s
+from rephaze.hardware.space_terms import space_bill
 from rephaze.hardware.system_chips import System
-from rephaze.types.chip import Chip
+from rephaze.types.chip import Chip, chip_table
 from rephaze.types.cluster import Cluster, NetworkLevel, resized_cluster
 from rephaze.types.scenario import Scenario
 from rephaze.types.space import AreaModel, Template
-from rephaze.types.system import SystemChoice
+from rephaze.types.system import BilledSystem, ChosenSystem, ClusterBudget, SystemChoice
 
 
 def with_system(scenario: Scenario, choice: SystemChoice) -> Scenario:
@@ -24,6 +25,40 @@ def with_system(scenario: Scenario, choice: SystemChoice) -> Scenario:
     template = system_template(scenario.space.template, choice)
     cluster = system_cluster(scenario.cluster, choice)
     return replace(scenario, space=replace(scenario.space, template=template), cluster=cluster)
+
+
+def billed_scenario(scenario: Scenario, choice: SystemChoice, budget: ClusterBudget) -> Scenario:
+    """The scenario with this system, its chips billed for it and its cluster held to the budget."""
+    resolved, given = resolved_system(scenario, choice), with_system(scenario, choice)
+    billed = BilledSystem(
+        hbm=TODAYS_HBM if choice.hbm is None else choice.hbm,
+        num_inside_links=resolved.num_inside_links,
+        num_outside_links=resolved.num_outside_links,
+        node_size=resolved.node_size,
+        num_chips=resolved.num_chips,
+        nominal_hz=scenario.space.template.clock_hz,
+        budget=budget,
+    )
+    return replace(given, space=replace(given.space, system=billed))
+
+
+def chosen_system(scenario: Scenario, chip: Chip) -> ChosenSystem:
+    """The system of a billed scenario with what a cluster of this chip takes."""
+    system, bill = scenario.space.system, space_bill(chip_table([chip]), scenario.space)
+    assert system is not None
+    return ChosenSystem(
+        clock_hz=chip.clock_hz,
+        hbm=system.hbm,
+        num_inside_links=system.num_inside_links,
+        num_outside_links=system.num_outside_links,
+        inside_bytes_per_s=inside_bytes_per_s(system.num_inside_links),
+        outside_bytes_per_s=outside_bytes_per_s(system.num_outside_links),
+        node_size=system.node_size,
+        num_chips=system.num_chips,
+        silicon_mm2=float(bill.silicon_mm2_c[0]),
+        power_w=float(bill.power_w_c[0]),
+        cost_usd=float(bill.usd_c[0]),
+    )
 
 
 def system_template(template: Template, choice: SystemChoice) -> Template:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import math
 from dataclasses import fields
-from typing import Any
+from typing import Annotated, Any
 
-from pydantic import Field, model_validator
+from pydantic import BeforeValidator, Discriminator, Field, Tag, model_validator
 
 from rephaze.errors import SpecError
 from rephaze.hardware.clock import check_clock
 from rephaze.hardware.hbm import hbm_choices, hbm_stack
-from rephaze.hardware.ranges import Range, Strict, Values
+from rephaze.hardware.ranges import Range, Strict, Values, list_or_range, range_or_list
 from rephaze.types.checks import check_choice, check_count, under
 from rephaze.types.files import validate
 from rephaze.types.system import MAX_CHIPS, MAX_LINKS, ClusterBudget, HbmChoice, SystemChoice, SystemSpace
@@ -24,28 +24,38 @@ class ClockRange(Strict):
 
     start: float = Field(alias="from")
     to: float
-    step: float
+    step: float | None = None
 
     @model_validator(mode="after")
     def _grows(self) -> ClockRange:
-        given = {"from": self.start, "to": self.to, "step": self.step}
+        given = {"from": self.start, "to": self.to} | ({} if self.step is None else {"step": self.step})
+        if self.step is None:
+            raise SpecError("", given, "needs a step: how it grows", "add step = 0.1e9")
         if not all(math.isfinite(value) for value in given.values()) or self.step <= 0 or self.to < self.start:
-            raise SpecError("range", given, "must grow in steps above zero")
+            raise SpecError("", given, "must grow in steps above zero", "set step = 0.1e9")
         if (self.to - self.start) / self.step >= MAX_CLOCKS:
-            raise SpecError("range", given, f"has over {MAX_CLOCKS} values", "give a larger step")
+            raise SpecError("", given, f"has over {MAX_CLOCKS} values", "give a larger step")
         return self
 
     def values(self) -> tuple[float, ...]:
         """Every clock of the range, ascending, none beyond ``to``."""
+        assert self.step is not None
         # Counted, not added up, so that a range that should meet its end does.
         num_steps = math.floor((self.to - self.start) / self.step * (1 + 1e-12))
         return tuple(min(self.start + self.step * at, self.to) for at in range(num_steps + 1))
 
 
+Clocks = Annotated[
+    Annotated[ClockRange, Tag("range")] | Annotated[list[float], Tag("list")],
+    Discriminator(range_or_list),
+    BeforeValidator(list_or_range),
+]
+
+
 class SystemFile(Strict):
     """The ``[system]`` section; a field left out stays as the scenario has it."""
 
-    clock_hz: ClockRange | list[float] | None = None
+    clock_hz: Clocks | None = None
     hbm: list[str] | None = None
     hbm_layers: list[int] | None = None
     num_inside_links: Values | None = None
@@ -94,7 +104,7 @@ def only_system(space: SystemSpace, source: str = "") -> SystemChoice:
         values = getattr(space, field.name)
         if len(values) > 1:
             name = f"{source}: system.{field.name}" if source else f"system.{field.name}"
-            rule = f"has {len(values)} values, and a search over systems is not there yet"
+            rule = f"has {len(values)} values, and this is of one system; rephaze search chooses among several"
             fix = "give hbm and hbm_layers one value each" if field.name == "hbm" else "give one value"
             raise SpecError(name, [str(one) if isinstance(one, HbmChoice) else one for one in values], rule, fix)
     [choice] = space.choices()

@@ -13,7 +13,7 @@ from rephaze.estimate.estimate_model import named_estimate_model
 from rephaze.estimate.estimator import Estimator
 from rephaze.estimate.gemm_costs import GemmMemo
 from rephaze.estimate.op_at import OpAt
-from rephaze.hardware.energy import access_energy
+from rephaze.hardware.space_terms import space_energy
 from rephaze.measure.cut_forms import CutForm
 from rephaze.measure.full_planner import FullPlanner
 from rephaze.measure.layer_bounds import FinerBounds, ModelBounds, is_for_later, layer_bounds, unit_times
@@ -33,6 +33,7 @@ from rephaze.measure.stage_planner import StagePlanner
 from rephaze.measure.unit_answer import UnitAnswer
 from rephaze.schedule.parts import HURRIED_WORK, SEARCH_WORK, Effort
 from rephaze.schedule.solve import LayerModes, LayerSchedule, ScheduleMemo, schedule_layer
+from rephaze.schedule.structure import ScheduleStructure
 from rephaze.schedule.tasks import Cores
 from rephaze.types.chip import Chip, ChipTable, chip_table
 from rephaze.types.cut import GraphCut
@@ -72,7 +73,7 @@ class ChipSolver:
     Args:
         chip: The chip.
         scenario: Models of cost and rules.
-        energy: The chip's energies; by default those of the scenario's area model.
+        energy: The chip's energies; by default those of the scenario's space.
         memos: Shared among chips.
         schedule_work: For one layer's schedule (``schedule.solve.schedule_layer``); past it a bound remains.
         stop: Ends any of the work below with ``StoppedError``.
@@ -90,7 +91,7 @@ class ChipSolver:
     ) -> None:
         self.chip, self.stop = chip, stop
         self.table: ChipTable = chip_table([chip])
-        self.energy = energy or access_energy(self.table, scenario.space.area_model)
+        self.energy = energy or space_energy(self.table, scenario.space)
         self.model = named_estimate_model(scenario.estimate_model)
         self.exclusion = scenario.all_cores_excludes
         self._memos, self._schedule_work = memos or Memos(), schedule_work
@@ -99,6 +100,8 @@ class ChipSolver:
         self._times: dict[_Pass, PassTimes] = {}
         self._hurried: dict[_Pass, PassTimes] = {}
         self._op_times: dict[_Pass, OpTimes] = {}
+        self._class_cycles: dict[tuple[str, int, int, int], int] = {}
+        self._least_op_s: dict[int, tuple[Sequence[OpAt | None], Floats]] = {}
         self._fastest: dict[tuple[str, GraphCut, int, int], FastestForm] = {}
 
     # Plans
@@ -182,6 +185,15 @@ class ChipSolver:
             hbm_share_om=table.hbm_share_om,
             buffer_share_om=table.buffer_share_om,
         )
+        return self._schedule(one_pass.structure, modes, most_work, cutoff_cycles)
+
+    def _schedule(
+        self,
+        structure: ScheduleStructure,
+        modes: LayerModes,
+        most_work: int | None = None,
+        cutoff_cycles: int | None = None,
+    ) -> LayerSchedule:
         cores = Cores(
             num_tensor_cores=self.chip.num_tensor_cores,
             num_vector_cores=self.chip.num_vector_cores,
@@ -189,7 +201,7 @@ class ChipSolver:
         )
         work_limit = min(self._schedule_work, most_work or self._schedule_work)
         effort = Effort(work_limit=work_limit, cutoff_cycles=cutoff_cycles, stop=self.stop)
-        return schedule_layer(one_pass.structure, modes, cores, effort, self._memos.schedules)
+        return schedule_layer(structure, modes, cores, effort, self._memos.schedules)
 
     def pass_table(
         self, work: ModelWork, cut: GraphCut, microbatch: int, kind: int, direction: int, form: int = 0
@@ -304,6 +316,9 @@ class ChipSolver:
         cycles = []
         for kind in range(len(work.passes(cut))) if kinds is None else kinds:
             self.stop.check()
+            if times is Times.OF_CLASS:
+                cycles.append(self._least_of_class(work, work.class_of[cut, microbatch], kind, direction))
+                continue
             if times is Times.SCHEDULED:
                 cycles.append(self.pass_times(work, cut, microbatch, kind, direction).cycles)
                 continue
@@ -314,6 +329,23 @@ class ChipSolver:
             keys = [_Pass(work.name, cut, microbatch, form, kind, direction) for form in forms]
             cycles.append(min(self._form_times(work, key, hurried=True).bound_cycles for key in keys))
         return seconds_of(cycles, self.chip.clock_hz)
+
+    def _least_of_class(self, work: ModelWork, k: int, kind: int, direction: int) -> int:
+        """Cycles that no pass of a class takes less than, by what little work proves of its schedules."""
+        key = (work.name, k, kind, direction)
+        if key not in self._class_cycles:
+            found = []
+            for common in work.schedulable_passes(k, kind, direction):
+                table = common.in_modes(self._estimator(work))
+                modes = LayerModes(
+                    cycles_om=np.ascontiguousarray(table.cycles_moc[:, :, 0].T),
+                    all_cores_om=np.tile(table.all_cores_m, (table.cycles_moc.shape[1], 1)),
+                    hbm_share_om=table.hbm_share_om,
+                    buffer_share_om=table.buffer_share_om,
+                )
+                found.append(self._schedule(common.structure, modes, HURRIED_WORK).bound_cycles)
+            self._class_cycles[key] = min(found)
+        return self._class_cycles[key]
 
     def op_times(self, work: ModelWork, cut: GraphCut, microbatch: int, kind: int, form: int) -> OpTimes:
         """The operators a layer type may replay, each alone in its fastest mode."""
@@ -330,9 +362,12 @@ class ChipSolver:
 
     def least_op_s(self, work: ModelWork, ops: Sequence[OpAt | None]) -> Floats:
         """Seconds that operators take at least, products mapped; None takes nothing."""
-        estimator = self._estimator(work)
-        cycles = [0 if op is None else int(estimator.fastest(op, is_mapped=True)[0]) for op in ops]
-        return seconds_of(cycles, self.chip.clock_hz)
+        # The same operators are asked for by every rung: with them kept, their number means nothing else.
+        if id(ops) not in self._least_op_s:
+            estimator = self._estimator(work)
+            cycles = [0 if op is None else int(estimator.fastest(op, is_mapped=True)[0]) for op in ops]
+            self._least_op_s[id(ops)] = ops, seconds_of(cycles, self.chip.clock_hz)
+        return self._least_op_s[id(ops)][1]
 
 
 def _form(work: ModelWork, cut: GraphCut, form: int) -> CutForm:

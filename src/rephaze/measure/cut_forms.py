@@ -12,7 +12,7 @@ from functools import cached_property
 from rephaze.estimate.estimator import engine_of
 from rephaze.estimate.op_at import OpAt, op_at
 from rephaze.measure.legal_cuts import cut_forms
-from rephaze.measure.pass_classes import CommonPass, PassWork, Structures, common_pass
+from rephaze.measure.pass_classes import CommonPass, PassWork, Structures, common_pass, has_ring
 from rephaze.types.cut import GraphCut
 from rephaze.types.graph import LayerType, ModelGraph, OpGraph, OpKind
 from rephaze.workload.passes.fuse import Fuser, fuse_graph
@@ -22,6 +22,9 @@ from rephaze.workload.passes.made_once import MadeOnce
 from rephaze.workload.passes.parallel import GraphCutter
 from rephaze.workload.passes.pass_shape import pass_shape
 from rephaze.workload.passes.split_backward import input_part, input_part_positions
+
+Members = list[tuple[PassWork, int]]
+"""Passes, each with its microbatch size."""
 
 
 class LayerForms:
@@ -109,7 +112,7 @@ class CutForms:
         self._cutter, self._layers = GraphCutter(base), LayerForms(has_split_backward=has_split_backward)
         self._first: dict[GraphCut, CutForm] = {}
         self._all: dict[GraphCut, tuple[CutForm, ...]] = {}
-        self._common: dict[tuple[tuple[int, int], ...], CommonPass] = {}
+        self._common: dict[tuple[bool, tuple[tuple[int, int], ...]], CommonPass] = {}
 
     def all(self, cut: GraphCut) -> tuple[CutForm, ...]:
         """The model cut this way, once for each way attention may meet the keys of other chips."""
@@ -127,13 +130,26 @@ class CutForms:
 
     def common_pass(self, pairs: Sequence[tuple[GraphCut, int]], kind: int, direction: int) -> CommonPass:
         """What the passes of cuts have in common in all their forms, each cut given with its microbatch size."""
-        members = [
+        return self._found(self._members(pairs, kind, direction), joins_rings=True)
+
+    def schedulable_passes(
+        self, pairs: Sequence[tuple[GraphCut, int]], kind: int, direction: int
+    ) -> tuple[CommonPass, ...]:
+        """The same, rings apart from other forms: no pass has a shorter schedule than the shortest of these."""
+        members = self._members(pairs, kind, direction)
+        groups = [[one for one in members if has_ring(one[0]) == is_ring] for is_ring in (False, True)]
+        return tuple(self._found(group, joins_rings=False) for group in groups if group)
+
+    def _members(self, pairs: Sequence[tuple[GraphCut, int]], kind: int, direction: int) -> Members:
+        return [
             (form.passes[kind][direction], microbatch)
             for cut, microbatch in pairs
             for form in (self.all(cut) if cut.cp > 1 else (self.first(cut),))
         ]
+
+    def _found(self, members: Members, *, joins_rings: bool) -> CommonPass:
         # Passes are kept in here: a number of one means nothing else. Cuts of experts share all but theirs.
-        key = tuple((id(one), microbatch) for one, microbatch in members)
+        key = (joins_rings, tuple((id(one), microbatch) for one, microbatch in members))
         if key not in self._common:
-            self._common[key] = common_pass(members, self._layers.structures)
+            self._common[key] = common_pass(members, self._layers.structures, joins_rings=joins_rings)
         return self._common[key]

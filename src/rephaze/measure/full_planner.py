@@ -61,12 +61,23 @@ class FullPlanner:
             cutoff_s: Slower plans are of no use.
             least_s: Bounds that will do for layers that occur once; by default theirs are looked for too.
         """
+        if times is Times.HURRIED and least_s is not None and math.isfinite(cutoff_s) and self._is_one_of_many:
+            # What the whole class has in common often says enough, once for all of its units.
+            found_s = self.bound_s(Times.OF_CLASS, cutoff_s, least_s)
+            if found_s >= cutoff_s:
+                return found_s
         layer_s = self._layer_s(times) if least_s is None else self._repeated_s(times, least_s)
         if not all(np.isfinite(times_t).all() for times_t in layer_s[:2]):
             return math.inf
         replayed = range(len(layer_s.forward_s_t)) if least_s is None else self._repeated
         placer, least = self.work.full_placer(self.unit, self.memory), self._least(layer_s, replayed)
         return placer.bound_s(cutoff_s, [least], self.solver.stop)
+
+    @property
+    def _is_one_of_many(self) -> bool:
+        """Whether other passes are bounded together with those of the unit."""
+        pair = (self.unit.cut, self.unit.microbatch)
+        return self.unit.cut.cp > 1 or len(self.work.classes[self.work.class_of[pair]].pairs) > 1
 
     @property
     def _repeated(self) -> list[int]:

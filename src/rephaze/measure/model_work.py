@@ -86,6 +86,7 @@ class ModelWork:
         scenario: Degrees, microbatch sizes, cluster, optimizer.
         stop: Ends the preparation with ``StoppedError``.
         limits: Choices made beforehand, under cost model ``full``; what of them is in lists, the scenario has.
+        alike: The same model under a scenario that differs in space and cluster alone: shares its graphs.
     """
 
     def __init__(
@@ -94,18 +95,22 @@ class ModelWork:
         scenario: Scenario,
         stop: StopSignal = UNSTOPPED,
         limits: FullLimits | None = None,
+        alike: ModelWork | None = None,
     ) -> None:
         stop.check()
         self.name, self.scenario, self._limits = name, scenario, limits
         self.is_full = scenario.placement_model is PlacementModel.FULL
         self.has_split_backward = self.is_full and PipelineSchedule.ZERO_BUBBLE in scenario.plans.schedule
         training = scenario.training
-        self._base = load_model(name, scenario.attention)
+        self._alike = alike
+        self._base: ModelGraph = alike._base if alike else load_model(name, scenario.attention)
         self.cuts = tuple(legal_cuts(self._base, scenario))
         """Every way the model's layers may be cut."""
         self.base_cuts = tuple(cut for cut in self.cuts if cut.cp == 1) or self.cuts
         """Those that leave the sequence whole: the others do no less work, on more chips."""
-        self._forms = CutForms(self._base, has_split_backward=self.has_split_backward)
+        self._forms: CutForms = (
+            alike._forms if alike else CutForms(self._base, has_split_backward=self.has_split_backward)
+        )
         for cut in self.base_cuts:
             stop.check()
             self.first_form(cut)
@@ -124,7 +129,7 @@ class ModelWork:
         self.classes = _pass_classes(self.pairs)
         self.class_of = {pair: k for k, one in enumerate(self.classes) for pair in one.pairs}
         self.layer_type_of = self._base.layer_type_of
-        self._budgets: dict[tuple[GraphCut, int, int], Floats] = {}
+        self._budgets: dict[tuple[GraphCut, int, int], Floats] = alike._budgets if alike else {}
         self._placers: dict[tuple[Unit, Memory], Placer] = {}
         self._bounds: dict[tuple[Unit, Memory], ChipBounds] = {}
         self._full_placers: dict[tuple[Unit, Memory], FullPlacer] = {}
@@ -159,6 +164,10 @@ class ModelWork:
         """What the passes of one of ``classes`` have in common, in all their forms."""
         return self._forms.common_pass(self.classes[k].pairs, kind, direction)
 
+    def schedulable_passes(self, k: int, kind: int, direction: int) -> tuple[CommonPass, ...]:
+        """No pass of one of ``classes``, in whatever form, has a shorter schedule than the shortest of these."""
+        return self._forms.schedulable_passes(self.classes[k].pairs, kind, direction)
+
     @cached_property
     def class_of_u(self) -> NDArray[np.intp]:
         """The class of each unit."""
@@ -172,6 +181,8 @@ class ModelWork:
     @cached_property
     def pass_items(self) -> PassItems:
         """The operators of the passes of all classes, each once."""
+        if self._alike is not None and self._alike.classes == self.classes:
+            return self._alike.pass_items
         return pass_items(len(self.classes), len(self._base.layer_types), self.common_pass)
 
     def keep_budgets(self, unit: Unit, kind: int) -> Floats:

@@ -21,6 +21,7 @@ from rephaze.errors import SpecError
 from rephaze.estimate.estimate_model import EstimateModel
 from rephaze.hardware.area import chip_area
 from rephaze.hardware.cost import chip_cost
+from rephaze.hardware.space_terms import cluster_usd
 from rephaze.measure.least_energy import least_energy_per_sample_j
 from rephaze.measure.model_work import ModelWork
 from rephaze.types.chip import ChipTable
@@ -256,5 +257,5 @@ class Valuation:
         if self.settings.objective is Objective.PER_AREA:
             return UM2_PER_MM2 / (self.area_um2_c * num_devices)
         if self.settings.objective is Objective.PER_USD:
-            return 1.0 / (chip_usd(self.chips, hbm_bytes_c) * num_devices)
+            return 1.0 / cluster_usd(self.chips, hbm_bytes_c, self.settings.scenario.space, num_devices)
         return np.ones(len(self.chips))

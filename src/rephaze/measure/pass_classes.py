@@ -12,7 +12,7 @@ Axis letters: m = mode, o = operator, c = chip.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -61,9 +61,14 @@ class CommonPass:
 
     def bounds(self, estimator: Estimator | SomeChips, *, is_mapped: bool) -> ModeBounds:
         """Cycles that no operator goes below in any of the passes."""
-        return estimator.mode_bounds(
-            [_quickest(estimator, chains, is_mapped) if chains else None for chains in self.chains_o]
-        )
+        return self._joined(estimator, lambda op: estimator.least(op, is_mapped=is_mapped))
+
+    def in_modes(self, estimator: Estimator) -> ModeBounds:
+        """Cycles that no operator goes below in any of the passes, products mapped in every mode."""
+        return self._joined(estimator, estimator.in_modes)
+
+    def _joined(self, estimator: Estimator | SomeChips, bound_of: Callable[[OpAt], OpBound]) -> ModeBounds:
+        return estimator.mode_bounds([_quickest(bound_of, chains) if chains else None for chains in self.chains_o])
 
 
 class Structures:
@@ -88,18 +93,22 @@ class Structures:
         return self._made[key]
 
 
-def common_pass(passes: Sequence[tuple[PassWork, int]], structures: Structures | None = None) -> CommonPass:
+def common_pass(
+    passes: Sequence[tuple[PassWork, int]], structures: Structures | None = None, *, joins_rings: bool = True
+) -> CommonPass:
     """What passes have in common, each given with its microbatch size.
 
     Args:
         passes: At least one.
         structures: Of passes before.
+        joins_rings: The steps of a ring stand for one operator, to be held against that of other forms. Its parts
+            may run in modes of their own and at other times: loads and paths are bounded by it, schedules are not.
     """
     first, microbatch = passes[0]
     if len(passes) == 1:
         chains = [() if op.kind is OpKind.VIEW else ((op_at(op, microbatch),),) for op in first.graph.ops]
         return CommonPass(structure=first.structure, chains_o=tuple(chains))
-    named = [_Named(*one) for one in passes]
+    named = [_Named(*one, joins_rings=joins_rings) for one in passes]
     kept = [
         op.name for op in first.graph.ops if op.kind is not OpKind.VIEW and all(op.name in one for one in named)
     ]
@@ -115,7 +124,8 @@ def common_pass(passes: Sequence[tuple[PassWork, int]], structures: Structures |
 class _Named:
     """One pass by the names of its operators."""
 
-    def __init__(self, one_pass: PassWork, microbatch: int) -> None:
+    def __init__(self, one_pass: PassWork, microbatch: int, *, joins_rings: bool) -> None:
+        self._joins_rings = joins_rings
         self._ops, self._structure, self._microbatch = one_pass.graph.ops, one_pass.structure, microbatch
         self._at = {op.name: o for o, op in enumerate(self._ops)}
         self._num_of = Counter(op.name for op in self._ops)
@@ -123,7 +133,7 @@ class _Named:
 
     def __contains__(self, name: str) -> bool:
         """Whether the name means one operator, and not some steps of another's."""
-        return self._num_of[name] == 1 and not self._is_ring_step(self._at[name])
+        return self._num_of[name] == 1 and not (self._joins_rings and self._is_ring_step(self._at[name]))
 
     def chain(self, name: str) -> Chain:
         return tuple(op_at(self._ops[o], self._microbatch) for o in self._places(name))
@@ -145,7 +155,7 @@ class _Named:
         return self._places_of[name]
 
     def _find_places(self, name: str) -> tuple[int, ...]:
-        last, steps = self._at[name], self._at.get(name + RING_STEPS)
+        last, steps = self._at[name], self._at.get(name + RING_STEPS) if self._joins_rings else None
         if steps is None or self._num_of[name + RING_STEPS] != 1 or not self._is_ring_step(steps):
             return (last,)
         # Only what follows each other can stand for one operator; other steps are left out.
@@ -156,6 +166,11 @@ class _Named:
         op = self._ops[o]
         is_ring = op.attention is not None and op.attention.num_ring_members > 1
         return is_ring and op.name.endswith(RING_STEPS) and op.name.removesuffix(RING_STEPS) in self._at
+
+
+def has_ring(one_pass: PassWork) -> bool:
+    """Whether some operator does the steps of a ring."""
+    return any(op.attention is not None and op.attention.num_ring_members > 1 for op in one_pass.graph.ops)
 
 
 def _common_engine(engines: set[Engine]) -> Engine:
@@ -172,8 +187,8 @@ def _distinct(chains: Iterator[Chain]) -> tuple[Chain, ...]:
     return tuple({tuple(one.key for one in chain): chain for chain in chains}.values())
 
 
-def _quickest(estimator: Estimator | SomeChips, chains: Sequence[Chain], is_mapped: bool) -> OpBound:
-    found = [_together([estimator.least(one, is_mapped=is_mapped) for one in chain]) for chain in chains]
+def _quickest(bound_of: Callable[[OpAt], OpBound], chains: Sequence[Chain]) -> OpBound:
+    found = [_together([bound_of(one) for one in chain]) for chain in chains]
     if len(found) == 1:
         return found[0]
     return OpBound(

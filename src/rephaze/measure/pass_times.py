@@ -41,6 +41,8 @@ class PassTimes:
 class Times(Enum):
     """Which times of a model's passes."""
 
+    OF_CLASS = auto()
+    """What little work proves of schedules of what the passes of a class have in common."""
     HURRIED = auto()
     """What little work proves of the schedules."""
     LEAST = auto()

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from rephaze.estimate.estimate_model import EstimateModel
 from rephaze.estimate.estimator import Estimator
 from rephaze.estimate.gemm_costs import GemmMemo
-from rephaze.hardware.energy import access_energy
+from rephaze.hardware.space_terms import space_energy
 from rephaze.measure.model_work import ModelWork, Unit
 from rephaze.measure.pass_charges import pass_cycles
 from rephaze.types.chip import ChipTable
@@ -74,7 +74,7 @@ def unit_time_batch_s(
 
 
 def _estimator(work: ModelWork, chips: ChipTable, model: EstimateModel, memo: GemmMemo | None) -> Estimator:
-    energy = access_energy(chips, work.scenario.space.area_model)
+    energy = space_energy(chips, work.scenario.space)
     return Estimator(chips, energy, work.scenario.cluster, model, memo)
 
 

@@ -8,7 +8,7 @@ from typing import Any
 from rephaze.report.page import figure, paragraph, table
 from rephaze.types.boxes import FieldReach
 from rephaze.types.search import Certificate, SearchResult
-from rephaze.units import MIB
+from rephaze.units import GHZ, MIB
 
 ANSWER, SOLVED, CLOSED = "#1c7c43", "#2456a6", "#c9d2df"
 TITLES = {
@@ -19,6 +19,11 @@ TITLES = {
     "vector_lanes": "lanes of a vector core",
     "global_buffer_bytes": "global buffer (MiB)",
     "num_hbm_stacks": "HBM stacks",
+    "clock_hz": "clock (GHz)",
+    "num_inside_links": "links inside a node",
+    "num_outside_links": "links outside a node",
+    "node_size": "chips of a node",
+    "num_chips": "chips",
 }
 MOST_LABELS = 16
 """Values named under an axis; of more every second, third ... is."""
@@ -170,4 +175,5 @@ def _parts(values: Sequence[float], result: SearchResult) -> list[float]:
 
 
 def _value(field: str, value: int) -> str:
-    return f"{value / MIB:g}" if field == "global_buffer_bytes" else str(value)
+    units = {"global_buffer_bytes": MIB, "clock_hz": GHZ}
+    return f"{value / units[field]:g}" if field in units else str(value)

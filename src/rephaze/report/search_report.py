@@ -41,7 +41,19 @@ from rephaze.types.plan_account import PlanAccount
 from rephaze.types.run_record import Incumbent, RunInfo
 from rephaze.types.schedule import PassSchedule
 from rephaze.types.search import Aggregate, Certificate, Objective, SearchResult, SearchSettings, SearchStatus
-from rephaze.units import FLOPS_PER_TFLOPS, GB, GHZ, GIB, MIB, S_PER_US, UM2_PER_MM2
+from rephaze.types.system import ChosenSystem
+from rephaze.units import (
+    FLOPS_PER_TFLOPS,
+    GB,
+    GHZ,
+    GIB,
+    MIB,
+    MM2_PER_M2,
+    S_PER_US,
+    UM2_PER_MM2,
+    USD_PER_MUSD,
+    W_PER_MW,
+)
 
 _UNITS = {
     Objective.THROUGHPUT: "samples/s",
@@ -90,11 +102,17 @@ def write_search_report(path: Path, records: SearchRecords) -> Path:
     settings, result = records.info.settings, records.result
     lead = (
         f"Scenario {settings.scenario.name}: {settings.scenario.title}. "
-        f"{settings.scenario.cluster.num_devices:,} chips, global batch "
+        f"{_num_chips(records):,} chips, global batch "
         f"{settings.scenario.training.global_batch:,}, searched in {result.search_s:,.1f} s."
     )
     title = f"The best chip for {', '.join(settings.models)}"
     return write_page(path, title=title, lead=lead, sections=search_sections(records))
+
+
+def _num_chips(records: SearchRecords) -> int:
+    """Of the cluster: the answer's where the system was searched."""
+    system = records.result.system
+    return records.info.settings.scenario.cluster.num_devices if system is None else system.num_chips
 
 
 def search_sections(records: SearchRecords) -> list[Section]:
@@ -125,6 +143,35 @@ def objective_unit(settings: SearchSettings) -> str:
     return unit if len(settings.models) == 1 else f"{unit} ({_AGGREGATES[settings.aggregate]})"
 
 
+def _system(settings: SearchSettings, system: ChosenSystem) -> str:
+    """The cluster of the answer, and what it takes of the budget."""
+    budget = settings.budget
+
+    def taken(amount: float, limit: float, what: str) -> str:
+        return what if math.isinf(limit) else f"{what}, {amount / limit:.1%} of the budget"
+
+    return cards(
+        [
+            (f"{system.num_chips:,}", f"chips in nodes of {system.node_size:,}"),
+            (f"{system.clock_hz / GHZ:,.4g} GHz", f"clock, with {system.hbm}"),
+            (
+                f"{system.num_inside_links:g} + {system.num_outside_links:g}",
+                f"links of a chip inside and outside its node, {system.inside_bytes_per_s / GB:,.0f} and "
+                f"{system.outside_bytes_per_s / GB:,.0f} GB/s",
+            ),
+            (
+                f"{system.silicon_mm2 / MM2_PER_M2:.3g} m²",
+                taken(system.silicon_mm2, budget.silicon_mm2, "silicon of all chips"),
+            ),
+            (f"{system.power_w / W_PER_MW:.3g} MW", taken(system.power_w, budget.power_w, "drawn at most")),
+            (
+                f"{system.cost_usd / USD_PER_MUSD:.3g} million dollars",
+                taken(system.cost_usd, budget.cost_usd, "to make and join"),
+            ),
+        ]
+    )
+
+
 def _answer(settings: SearchSettings, result: SearchResult) -> str:
     text = _STATUS_TEXT[result.status]
     if result.reason:
@@ -143,6 +190,8 @@ def _answer(settings: SearchSettings, result: SearchResult) -> str:
             (f"{result.area_um2 / UM2_PER_MM2:,.1f} mm²", f"area, {result.area_um2 / limit_um2:.1%} of the limit"),
         ]
     )
+    if result.system is not None:
+        body += heading("The system") + _system(settings, result.system)
     body += heading("The chip")
     return body + cards(
         [

@@ -15,9 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rephaze.estimate.estimator import Estimator
-from rephaze.hardware.area import chip_area
-from rephaze.hardware.energy import access_energy
 from rephaze.hardware.grid import LIMITS, Boxes, DesignGrid
+from rephaze.hardware.space_terms import space_area, space_energy
 from rephaze.measure.best_plan import STAGE_NAMES, Stage
 from rephaze.measure.layer_bounds import ModelBounds
 from rephaze.measure.model_work import Memory, ModelWork
@@ -37,6 +36,8 @@ Ints = NDArray[np.int64]
 DEVICE_TIME = "device time"
 LAYER_REACH = 2.2
 """Layers are bounded where device time is no further than this above what must be reached."""
+NEAR_REACH = 1.15
+"""Known to be no further than this above it, boxes are bounded with mapped products at once."""
 MAP_REACH = 1.15
 """Products are mapped where layer bounds are no further than this above it."""
 
@@ -107,9 +108,16 @@ class BoxBounding:
         times = list(self._given)
         if len(self._box_c):
             upper_c = self._by_device_time()
+            # Where a box around it was nearly closed, closed forms have said what they can: products are mapped.
+            known_c = np.minimum(upper_c, self._by_known_times())
+            is_near_c = self._is_asked(known_c, min(reach.mapped, NEAR_REACH), Stage.MAPPED)
             units = self._units
             for stage, own in ((Stage.BOUNDED, reach.layers), (Stage.MAPPED, reach.mapped)):
                 is_asked_c = self._is_asked(upper_c, own, stage)
+                if stage is Stage.BOUNDED:
+                    is_asked_c &= ~is_near_c
+                else:
+                    is_asked_c |= is_near_c
                 if not is_asked_c.any():
                     continue
                 if not units:
@@ -146,6 +154,16 @@ class BoxBounding:
         )
         return self._upper()
 
+    def _by_known_times(self) -> Floats:
+        """By what is known of the units in some box around each; infinite where nothing is."""
+        known_s_mc = self._least_s_mc.copy()
+        for c, b in enumerate(self._box_c.tolist()):
+            if times := self._given[b]:
+                known_s_mc[:, c] = np.maximum(known_s_mc[:, c], [own.least_s for own in times])
+        is_known_c = np.array([bool(self._given[b]) for b in self._box_c.tolist()])
+        upper_c = self._valuation.upper_bounds(self._works, known_s_mc, np.arange(len(self._chips)))
+        return np.where(is_known_c, upper_c, np.inf)
+
     def _upper(self) -> Floats:
         return self._valuation.upper_bounds(self._works, self._least_s_mc, np.arange(len(self._chips)))
 
@@ -165,7 +183,7 @@ class BoxBounding:
                 # What could not reach an earlier goal keeps the time it has: a bound must hold for it too.
                 batch_s_uc[:, c] = known[m].others_s
                 batch_s_uc[list(known[m].unit_u), c] = known[m].batch_s_u
-        energy = access_energy(self._chips, self._scenario.space.area_model)
+        energy = space_energy(self._chips, self._scenario.space)
 
         def estimator_of(columns: NDArray[np.intp]) -> Estimator:
             own = AccessEnergy(**{item.name: getattr(energy, item.name)[columns] for item in fields(energy)})
@@ -196,9 +214,9 @@ class BoxBounding:
 
 def corner_valuation(models: Preparation, small: ChipTable) -> Valuation:
     """What plans in boxes are worth at most: by the area, price and idle power of the small corners."""
-    area_model = models.settings.scenario.space.area_model
-    area_um2_c = chip_area(small, area_model).total_um2_c
-    return Valuation(models.settings, small, area_um2_c, access_energy(small, area_model), models.model)
+    space = models.settings.scenario.space
+    area_um2_c = space_area(small, space).total_um2_c
+    return Valuation(models.settings, small, area_um2_c, space_energy(small, space), models.model)
 
 
 def corner_memories(chips: ChipTable) -> list[Memory]:

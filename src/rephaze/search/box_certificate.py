@@ -6,9 +6,10 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
-from rephaze.hardware.grid import DesignGrid
+from rephaze.hardware.system_grid import AnyGrid, SystemGrid
 from rephaze.search.certificate import WITHIN, binding_of
-from rephaze.search.scope import designs_scope, plans_scope
+from rephaze.search.scope import plans_scope, search_scope
+from rephaze.search.system_binding import system_binding
 from rephaze.types.boxes import NO_PLAN, SOLVED, ClosedBox, OpenBox
 from rephaze.types.search import Certificate, Evaluation, SearchSettings
 
@@ -37,7 +38,7 @@ class CoverCount:
 
 def certify_boxes(
     settings: SearchSettings,
-    grid: DesignGrid,
+    grid: AnyGrid,
     count: CoverCount,
     evaluations: Mapping[int, Evaluation],
     best: Evaluation | None,
@@ -64,13 +65,19 @@ def certify_boxes(
         num_dropped_by_bound=dropped,
         num_infeasible=count.points[NO_PLAN],
         num_within=_within(count, evaluations, best, num_open, still_open),
-        binding="" if best is None else binding_of(settings.scenario.space, grid.chip(best.design)),
-        designs_scope=designs_scope(settings.scenario.space),
+        binding="" if best is None else _binding(settings, grid, best.design),
+        designs_scope=search_scope(settings),
         plans_scope=plans_scope(settings),
         num_unproven=sum(item.bound > objective * (1 + 1e-12) for item in solved),
         num_open=num_open,
         num_boxes=dict(count.boxes) | ({"open": len(still_open)} if still_open else {}),
     )
+
+
+def _binding(settings: SearchSettings, grid: AnyGrid, design: int) -> str:
+    if isinstance(grid, SystemGrid):
+        return system_binding(settings.systems, grid, design)
+    return binding_of(settings.scenario.space, grid.chip(design))
 
 
 def _within(

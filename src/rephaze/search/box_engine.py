@@ -20,7 +20,7 @@ from rephaze.types.search import Evaluation, Unsettled
 from rephaze.types.stopping import StoppedError
 
 Expand = Callable[[Sequence[OpenBox], Goal], Sequence[Expansion]]
-"""Open boxes in, what became of each out, in the same order; ``StoppedError`` if it was cut."""
+"""Open boxes in, what became of each out, in any order; ``StoppedError`` if it was cut."""
 Solve = Callable[[Sequence[OpenBox], Goal], Iterable[Evaluation | Unsettled]]
 """Boxes of one design each in, one answer each out, in the same order."""
 BetterThan = Callable[[Evaluation, Goal], Sequence[OpenBox]]
@@ -28,7 +28,7 @@ BetterThan = Callable[[Evaluation, Goal], Sequence[OpenBox]]
 Rank = Callable[[Evaluation], tuple[float, ...]]
 """Smaller is better."""
 
-LEAST_WAVE, MOST_WAVE = 128, 4096
+LEAST_WAVE, MOST_WAVE = 256, 4096
 WAVE_PART = 4
 """One such part of the open boxes is expanded at a time, within these limits."""
 BATCH_SIZE = 8

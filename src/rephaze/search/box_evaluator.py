@@ -5,30 +5,41 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
+from numpy.typing import NDArray
 
-from rephaze.hardware.grid import DesignGrid
+from rephaze.hardware.grid import Boxes, DesignGrid
 from rephaze.measure.layer_bounds import ModelBounds, no_bounds
 from rephaze.measure.model_work import memory_options
-from rephaze.search.box_bounds import corner_valuation
+from rephaze.search.box_bounds import BEST_UNITS, BoxBounding, BoxBounds, corner_valuation
 from rephaze.search.box_expansion import BoxExpansion
 from rephaze.search.design_search import DesignSearch
 from rephaze.search.evaluator import Preparation, of_best_memory
-from rephaze.types.boxes import Expansion, Goal, OpenBox
+from rephaze.types.boxes import Expansion, Goal, OpenBox, UnitTimes
 from rephaze.types.search import Evaluation, SearchSettings, Unsettled
 from rephaze.types.stopping import UNSTOPPED, StoppedError, StopSignal
+
+Ints = NDArray[np.int64]
 
 
 class BoxEvaluator(Preparation):
     """Bounds of boxes, answers of designs.
 
     Args:
-        settings: The search.
+        settings: The search, of one system.
         stop: Ends the preparation of the models with ``StoppedError``.
+        alike: Of the same search with another system.
     """
 
-    def __init__(self, settings: SearchSettings, stop: StopSignal = UNSTOPPED) -> None:
+    def __init__(
+        self, settings: SearchSettings, stop: StopSignal = UNSTOPPED, alike: Preparation | None = None
+    ) -> None:
         self.grid = DesignGrid(settings.scenario.space)
-        super().__init__(settings, stop)
+        super().__init__(settings, stop, alike=alike)
+
+    def bound(self, at_cf: Ints, goal: Goal, stop: StopSignal = UNSTOPPED) -> BoxBounds:
+        """What is known of some designs from their best units; ``StoppedError`` when cut."""
+        none: list[tuple[UnitTimes, ...]] = [()] * len(at_cf)
+        return BoxBounding(self, self.grid, Boxes(at_cf, at_cf), none, goal, stop).run(BEST_UNITS)
 
     def expand(self, boxes: Sequence[OpenBox], goal: Goal, stop: StopSignal = UNSTOPPED) -> list[Expansion]:
         """What becomes of each box; ``StoppedError`` when cut."""

@@ -10,19 +10,20 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from rephaze.hardware.grid import Boxes
-from rephaze.search.box_bounds import BEST_UNITS, BoxBounding
+from rephaze.hardware.system import chosen_system
 from rephaze.search.box_certificate import CoverCount, certify_boxes
 from rephaze.search.box_engine import BoxState, run_boxes
-from rephaze.search.box_evaluator import BoxEvaluator
 from rephaze.search.box_seeds import drawn_designs, neighbours, single_boxes
 from rephaze.search.progress import SearchClock, SearchProgress
+from rephaze.search.system_evaluator import AnyBoxEvaluator
+from rephaze.search.systems import settings_of_design
 from rephaze.search.workers.base import Workers
 from rephaze.store.run_store import RunStore
 from rephaze.types.boxes import NO_GOAL, SOLVED, Expansion, Goal, OpenBox
 from rephaze.types.run_record import Incumbent
 from rephaze.types.search import Certificate, Evaluation, SearchResult, SearchStatus
 from rephaze.types.stopping import StoppedError
+from rephaze.types.system import ChosenSystem
 
 NUM_FIRST = 4
 """Drawn designs that are solved before anything is split."""
@@ -41,7 +42,7 @@ class BoxSearch:
     """
 
     def __init__(
-        self, evaluator: BoxEvaluator, workers: Workers, store: RunStore | None, clock: SearchClock
+        self, evaluator: AnyBoxEvaluator, workers: Workers, store: RunStore | None, clock: SearchClock
     ) -> None:
         self.evaluator, self.workers, self.store, self.clock = evaluator, workers, store, clock
         self.settings, self.grid = evaluator.settings, evaluator.grid
@@ -116,8 +117,7 @@ class BoxSearch:
         """Designs to be solved, by falling bound; none that does not reach the goal."""
         if not len(at_cf):
             return []
-        none, stop = [()] * len(at_cf), self.clock.stop
-        found = BoxBounding(self.evaluator, self.grid, Boxes(at_cf, at_cf), none, goal, stop).run(BEST_UNITS)
+        found = self.evaluator.bound(at_cf, goal, self.clock.stop)
         order = np.argsort(-found.upper_b, kind="stable").tolist()
         return [
             replace(box, upper=float(found.upper_b[c]), times=found.times[c], is_ready=True)
@@ -222,7 +222,14 @@ class BoxSearch:
             certificate=certificate,
             reason="; ".join(reasons),
             search_s=elapsed_s,
+            system=self._chosen_system(best.design),
         )
+
+    def _chosen_system(self, design: int) -> ChosenSystem | None:
+        """The winner's, where the system is part of the search."""
+        if not self.settings.has_systems:
+            return None
+        return chosen_system(settings_of_design(self.settings, design).scenario, self.grid.chip(design))
 
     def _why_nothing(self, is_complete: bool, certificate: Certificate) -> str:
         if not is_complete:

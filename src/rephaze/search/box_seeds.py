@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from rephaze.hardware.grid import Boxes, DesignGrid
+from rephaze.hardware.grid import Boxes
+from rephaze.hardware.system_grid import AnyGrid
 from rephaze.types.boxes import OpenBox, Position
 
 Ints = NDArray[np.int64]
@@ -16,19 +17,19 @@ NUM_SEEDS = 256
 STEPS = (-1, 1)
 
 
-def drawn_designs(grid: DesignGrid, seed: int) -> Ints:
-    """Positions of designs, those that leave least of the area limit unused; none twice."""
+def drawn_designs(grid: AnyGrid, seed: int) -> Ints:
+    """Positions of designs, those that leave least of the area limit, or of a budget, unused; none twice."""
     rng = np.random.default_rng(seed)
     num = min(NUM_DRAWN, 4 * grid.num_points)
     at_cf = np.stack([rng.integers(0, size, num) for size in grid.shape], axis=1)
     # The small end of the grid keeps to the limits if anything does.
     at_cf = np.unique(np.vstack([grid.roots().first_bf, at_cf]), axis=0)
     at_cf = at_cf[grid.is_design(at_cf)]
-    order = np.argsort(-grid.area_um2(at_cf), kind="stable")
+    order = np.argsort(-grid.fullness(at_cf), kind="stable")
     return at_cf[order[:NUM_SEEDS]] if len(at_cf) else at_cf
 
 
-def neighbours(grid: DesignGrid, position: Position) -> Ints:
+def neighbours(grid: AnyGrid, position: Position) -> Ints:
     """Designs with a little more or less of one field and as much of another as then fits."""
     found: set[Position] = set()
     ends = np.array(grid.shape) - 1
@@ -56,7 +57,7 @@ def single_boxes(at_cf: Ints) -> list[OpenBox]:
     ]
 
 
-def _fitted(grid: DesignGrid, at_f: Ints, g: int) -> Ints:
+def _fitted(grid: AnyGrid, at_f: Ints, g: int) -> Ints:
     """The same with as much of one field as fits, at least the first position."""
     first, last = at_f.copy(), at_f.copy()
     first[g], last[g] = 0, grid.shape[g] - 1

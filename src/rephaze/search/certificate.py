@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rephaze.hardware.area import chip_area
-from rephaze.hardware.grid import FIELDS, DesignGrid
+from rephaze.hardware.grid import FIELDS
 from rephaze.hardware.space import enumerate_designs
 from rephaze.hardware.template import build_chips
 from rephaze.measure.best_plan import STAGE_NAMES
@@ -18,6 +18,7 @@ from rephaze.search.engine import RELATIVE_SLACK, EngineOutcome
 from rephaze.search.evaluator import SpaceEvaluator
 from rephaze.search.method import searches_boxes
 from rephaze.search.scope import designs_scope, plans_scope
+from rephaze.search.systems import grid_of
 from rephaze.types.chip import Chip
 from rephaze.types.run_record import NOT_REMOVED, BoundTable
 from rephaze.types.search import Certificate, Evaluation, SearchSettings
@@ -128,8 +129,10 @@ def _num_unproven(outcome: EngineOutcome) -> int:
 
 def nothing_certified(settings: SearchSettings) -> Certificate:
     """Of a search that stopped before it had a bound: every design is open."""
-    space, by_boxes = settings.scenario.space, searches_boxes(settings)
-    num_designs = DesignGrid(space).num_points if by_boxes else enumerate_designs(space).num_designs
+    by_boxes = searches_boxes(settings)
+    num_designs = (
+        grid_of(settings).num_points if by_boxes else enumerate_designs(settings.scenario.space).num_designs
+    )
     return Certificate(
         num_designs=num_designs,
         num_solved_exactly=0,

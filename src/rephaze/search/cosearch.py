@@ -14,7 +14,6 @@ from numpy.typing import NDArray
 from rephaze.errors import SpecError
 from rephaze.hardware.space import enumerate_designs
 from rephaze.search.bounded_designs import BoundedDesigns
-from rephaze.search.box_evaluator import BoxEvaluator
 from rephaze.search.box_search import BoxSearch
 from rephaze.search.certificate import bound_table, certify, nothing_certified
 from rephaze.search.design_search import dropped_design
@@ -24,7 +23,8 @@ from rephaze.search.method import searches_boxes
 from rephaze.search.near_best import settle_near_best
 from rephaze.search.progress import OnProgress, SearchClock, SearchProgress
 from rephaze.search.provenance import versions_of
-from rephaze.search.workers.base import Workers
+from rephaze.search.systems import listed_systems
+from rephaze.search.workers.base import Workers, make_evaluator
 from rephaze.search.workers.start import start_workers
 from rephaze.store.opening import is_run
 from rephaze.store.run_store import RunStore
@@ -77,17 +77,19 @@ def run_search(
     stop = StopSignal(began + time_limit_s, should_stop)
     try:
         later = stop.later(PREPARATION_GRACE_S)
-        evaluator = BoxEvaluator(settings, later) if searches_boxes(settings) else SpaceEvaluator(settings, later)
+        evaluator = make_evaluator(settings, later)
     except StoppedError:
         return _unprepared(settings, folder, resume, began)
     store = _open(folder, resume, settings)
     try:
         if store is not None and isinstance(evaluator, SpaceEvaluator):
             store.record_designs(evaluator.census.chips, evaluator.census.area_um2_c)
+        if store is not None and settings.has_systems:
+            store.record_systems(listed_systems(settings))
         workers = start_workers(settings, evaluator, num_workers, dask, stop)
         try:
             clock = SearchClock(began, stop, on_progress)
-            if isinstance(evaluator, BoxEvaluator):
+            if not isinstance(evaluator, SpaceEvaluator):
                 return BoxSearch(evaluator, workers, store, clock).run(count_within)
             return _Search(settings, evaluator, workers, store, clock).run(count_within)
         finally:

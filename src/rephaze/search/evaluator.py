@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 
 from rephaze.estimate.estimate_model import named_estimate_model
 from rephaze.estimate.estimator import Estimator
-from rephaze.hardware.energy import access_energy
 from rephaze.hardware.space import DesignCensus, enumerate_designs
+from rephaze.hardware.space_terms import space_energy
 from rephaze.measure.chip_solver import ChipSolver, Memos
 from rephaze.measure.layer_bounds import (
     FinerBounds,
@@ -48,19 +48,31 @@ class Preparation:
         settings: The search.
         stop: Ends the preparation of the models, and solvers that are given no other, with ``StoppedError``.
         prepared: Of the same search: its models and what it remembers are shared.
+        alike: Of the same search with another system: graphs of its models and what it remembers are shared.
     """
 
     def __init__(
-        self, settings: SearchSettings, stop: StopSignal = UNSTOPPED, prepared: Preparation | None = None
+        self,
+        settings: SearchSettings,
+        stop: StopSignal = UNSTOPPED,
+        prepared: Preparation | None = None,
+        alike: Preparation | None = None,
     ) -> None:
         self.settings, self._stop = settings, stop
         scenario = settings.scenario
+        others = alike.works if alike else [None] * len(settings.models)
         self.works: list[ModelWork] = (
-            prepared.works if prepared else [ModelWork(name, scenario, stop) for name in settings.models]
+            prepared.works
+            if prepared
+            else [
+                ModelWork(name, scenario, stop, alike=other)
+                for name, other in zip(settings.models, others, strict=True)
+            ]
         )
         self.model = named_estimate_model(scenario.estimate_model)
         self.exclusion = scenario.all_cores_excludes
-        self.memos: Memos = prepared.memos if prepared else Memos()
+        known = prepared or alike
+        self.memos: Memos = known.memos if known else Memos()
 
     def chip_solver(
         self, chip: Chip, energy: AccessEnergy | None = None, stop: StopSignal | None = None
@@ -94,7 +106,7 @@ class SpaceEvaluator(Preparation):
     @cached_property
     def energy(self) -> AccessEnergy:
         """Energies of all designs."""
-        return access_energy(self.census.chips, self.settings.scenario.space.area_model)
+        return space_energy(self.census.chips, self.settings.scenario.space)
 
     @cached_property
     def valuation(self) -> Valuation:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import fields
 
 import numpy as np
 
@@ -10,6 +11,30 @@ from rephaze.types.placement import PlacementModel, Recompute
 from rephaze.types.search import Objective, SearchSettings
 from rephaze.types.space import DesignSpace
 from rephaze.units import UM2_PER_MM2
+
+
+def search_scope(settings: SearchSettings) -> str:
+    """The limits a design had to keep to, and the systems it could have, in words."""
+    parts = [designs_scope(settings.scenario.space)]
+    if settings.has_systems:
+        if np.isfinite(settings.scenario.space.power_limit_w):
+            parts.append("power of a chip the most it can draw")
+        budget, systems = settings.budget, settings.systems
+        limits = (
+            (budget.silicon_mm2, f"dies of the cluster up to {budget.silicon_mm2:,.0f} mm²"),
+            (budget.power_w, f"power of the building up to {budget.power_w:,.0f} W, every chip at its most"),
+            (budget.cost_usd, f"cluster up to {budget.cost_usd:,.0f} dollars"),
+        )
+        parts.extend(text for limit, text in limits if np.isfinite(limit))
+        for one in fields(systems):
+            values = getattr(systems, one.name)
+            if values:
+                parts.append(f"{one.name} {', '.join(_shown(value) for value in values)}")
+    return "; ".join(parts)
+
+
+def _shown(value: object) -> str:
+    return f"{value:g}" if isinstance(value, float) else str(value)
 
 
 def designs_scope(space: DesignSpace) -> str:

@@ -1,27 +1,32 @@
 """From names, a run file and options to fully resolved search settings.
 
 A run file is TOML: ``scenario`` names what to start from, the sections ``[space]``, ``[cluster]`` and
-``[training]`` change single fields of it, and ``[search]`` says what to look for.
+``[training]`` change single fields of it, ``[search]`` says what to look for, ``[system]`` and ``[budget]`` which
+systems there are and what they must keep to.
 """
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
 from rephaze.errors import SpecError
+from rephaze.hardware.chip_counts import check_systems, chip_counts
 from rephaze.hardware.scenarios import ClusterFile, cluster_from_file, scenario_from_mapping, scenario_mapping
+from rephaze.hardware.system_file import read_system
 from rephaze.measure.objective import check_weights
 from rephaze.types.checks import check_count, did_you_mean, under
 from rephaze.types.cluster import resized_cluster
 from rephaze.types.files import read_mapping, validate
 from rephaze.types.scenario import Scenario
 from rephaze.types.search import Aggregate, Objective, SearchMethod, SearchSettings
+from rephaze.types.system import ClusterBudget, SystemSpace
 
 SCENARIO_SECTIONS = ("space", "cluster", "training", "plans")
+SYSTEM_SECTIONS = ("system", "budget")
 SCENARIO_FIELDS = ("title", "estimate_model", "placement_model", "all_cores_excludes", "attention")
 AREA_LIMITS = ("area_limit_um2", "area_limit_chip", "area_limit_design")
 
@@ -69,7 +74,7 @@ class _Layer:
 
     def check_sections(self) -> None:
         """Raise unless every section that is given has fields."""
-        for section in ("search", *SCENARIO_SECTIONS):
+        for section in ("search", *SCENARIO_SECTIONS, *SYSTEM_SECTIONS):
             if not isinstance(self.section(section), dict):
                 rule = "must be a section with fields of its own"
                 raise SpecError(f"{self.source}: {section}", self.fields[section], rule)
@@ -88,12 +93,13 @@ def resolve_settings(
         models: Zoo names or graph files; replace the run file's.
         config: A run file.
         scenario: What to start from; replaces the run file's ``scenario``.
-        changes: Single fields by section (``space``, ``cluster``, ``training``, ``search``), applied last;
+        changes: Single fields by section (``space``, ``cluster``, ``training``, ``search``, ``system``,
+            ``budget``), applied last;
             fields of the scenario outside its sections by name.
     """
     run_file = _Layer(config.name, read_mapping(config)) if config else _Layer("options", {})
     options = _Layer("options", changes or {})
-    changeable = ("search", *SCENARIO_SECTIONS, *SCENARIO_FIELDS)
+    changeable = ("search", *SCENARIO_SECTIONS, *SYSTEM_SECTIONS, *SCENARIO_FIELDS)
     run_file.check_names(("scenario", *changeable))
     options.check_names(changeable)
     base = _base_name(run_file) if scenario is None else scenario
@@ -102,15 +108,19 @@ def resolve_settings(
     for layer in layers:
         layer.check_sections()
     asked = _search_section(models, layers[1:])
+    resolved = _scenario(Path(base).stem, layers)
+    systems, budget = _systems(resolved, layers[1:])
     settings = SearchSettings(
         models=tuple(asked.models),
         weights=tuple(asked.weights if asked.weights is not None else [1.0] * len(asked.models)),
-        scenario=_scenario(Path(base).stem, layers),
+        scenario=resolved,
         objective=asked.objective,
         aggregate=asked.aggregate,
         seed=asked.seed,
         exhaustive=asked.exhaustive,
         method=asked.method,
+        systems=systems,
+        budget=budget,
     )
     check_weights(settings)
     return settings
@@ -154,6 +164,28 @@ def _scenario(name: str, layers: tuple[_Layer, ...]) -> Scenario:
             if "num_devices" in cluster and "levels" not in cluster:
                 data["cluster"] = _resized(data["cluster"])
         return scenario_from_mapping(data, name=name)
+    except SpecError as error:
+        raise _with_source(error, layers) from None
+
+
+def _systems(scenario: Scenario, layers: tuple[_Layer, ...]) -> tuple[SystemSpace, ClusterBudget]:
+    """Systems to choose from, and what they must keep to.
+
+    With a budget the number of chips follows from it, unless something says how many: then that is it.
+    """
+    wanted: dict[str, dict[str, Any]] = {section: {} for section in SYSTEM_SECTIONS}
+    for layer in layers:
+        for section in SYSTEM_SECTIONS:
+            wanted[section] |= layer.section(section)
+    if not any(wanted.values()):
+        return SystemSpace(), ClusterBudget()
+    try:
+        systems, budget = read_system(wanted)
+        check_systems(scenario, systems)
+        is_number_given = systems.num_chips or any(layer.section("cluster") for layer in layers)
+        if budget.is_limited and not is_number_given:
+            systems = replace(systems, num_chips=chip_counts(scenario, systems, budget))
+        return systems, budget
     except SpecError as error:
         raise _with_source(error, layers) from None
 

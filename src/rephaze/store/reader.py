@@ -25,10 +25,12 @@ from rephaze.types.chip import ChipTable, FloatColumn
 from rephaze.types.comparison import ChipAnswer
 from rephaze.types.run_record import NOT_REMOVED, BoundTable, Incumbent, RunInfo, RunVersions
 from rephaze.types.search import Evaluation, SearchResult, SearchSettings
+from rephaze.types.system import ListedSystem
 
 ALL_MODELS = -1
 """In the bounds' table: bounds on the objective over all models."""
 CHIP_FIELDS = tuple(field.name for field in fields(ChipTable))
+SYSTEM_FIELDS = tuple(field.name for field in fields(ListedSystem))
 
 
 class RunReader:
@@ -73,6 +75,13 @@ class RunReader:
         *chip_columns, area_um2 = zip(*rows, strict=True)
         arrays = {name: np.array(column) for name, column in zip(CHIP_FIELDS, chip_columns, strict=True)}
         return ChipTable(**arrays), np.array(area_um2, dtype=np.float64)
+
+    def systems(self) -> tuple[ListedSystem, ...]:
+        """The systems of the search by number; none of one whose system was given."""
+        with self._reading():
+            names = ", ".join(SYSTEM_FIELDS)
+            rows = self._connection.execute(f"SELECT {names} FROM systems ORDER BY system").fetchall()  # noqa: S608
+        return tuple(ListedSystem(**dict(zip(SYSTEM_FIELDS, row, strict=True))) for row in rows)
 
     def bounds(self, model: str | None = None) -> BoundTable:
         """The bounds of one model, or with ``None`` of the objective over all, by design."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 import operator
 import os
 import sqlite3
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from itertools import repeat
@@ -26,7 +26,7 @@ from rephaze.store.difference import differences
 from rephaze.store.failures import reported
 from rephaze.store.lock import FolderLock
 from rephaze.store.opening import check_is_run, check_pages, connect, connect_to_read, make_writable
-from rephaze.store.reader import CHIP_FIELDS, RunReader
+from rephaze.store.reader import CHIP_FIELDS, SYSTEM_FIELDS, RunReader
 from rephaze.store.record_json import canonical_text, json_text, to_json
 from rephaze.store.schema import DatabaseState, inspect, migrate
 from rephaze.types.boxes import ClosedBox, OpenBox
@@ -34,6 +34,7 @@ from rephaze.types.chip import ChipTable, FloatColumn
 from rephaze.types.comparison import ChipAnswer
 from rephaze.types.run_record import BoundTable, Incumbent, RunVersions
 from rephaze.types.search import Evaluation, SearchResult, SearchSettings
+from rephaze.types.system import ListedSystem
 
 
 class RunStore(RunReader):
@@ -193,6 +194,14 @@ class RunStore(RunReader):
         rows = zip(range(len(chips)), *columns, area_um2_c.tolist(), strict=True)
         with self._transaction("record the designs") as connection:
             connection.executemany(f"INSERT INTO designs ({names}) VALUES ({marks})", rows)  # noqa: S608
+
+    def record_systems(self, systems: Sequence[ListedSystem]) -> None:
+        """Keep the systems of the search by number; those that are there stay."""
+        names = ", ".join(("system", *SYSTEM_FIELDS))
+        marks = ", ".join("?" * (len(SYSTEM_FIELDS) + 1))
+        rows = [(number, *(getattr(one, name) for name in SYSTEM_FIELDS)) for number, one in enumerate(systems)]
+        with self._transaction("record the systems") as connection:
+            connection.executemany(f"INSERT OR IGNORE INTO systems ({names}) VALUES ({marks})", rows)  # noqa: S608
 
     def record_bounds(self, *tables: BoundTable) -> None:
         """Keep bounds, all tables in one transaction; a later bound of the same design and model replaces."""

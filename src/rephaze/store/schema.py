@@ -122,6 +122,22 @@ MIGRATIONS: tuple[Migration, ...] = (
             )""",
         ),
     ),
+    Migration(
+        name="systems",
+        statements=(
+            # Of a search with systems; ranges of its boxes then begin with the number of their system.
+            """CREATE TABLE systems (
+                system INTEGER PRIMARY KEY,
+                clock_hz REAL NOT NULL,
+                hbm TEXT NOT NULL,
+                hbm_layers INTEGER NOT NULL,
+                num_inside_links REAL NOT NULL,
+                num_outside_links REAL NOT NULL,
+                node_size INTEGER NOT NULL,
+                num_chips INTEGER NOT NULL
+            )""",
+        ),
+    ),
 )
 
 

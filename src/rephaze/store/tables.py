@@ -14,6 +14,7 @@ from rephaze.types.grid_order import value_runs
 from rephaze.types.run_record import NOT_REMOVED, Incumbent
 from rephaze.types.search import Evaluation, ModelPlan, Objective, StagePlan
 from rephaze.types.space import FIELDS
+from rephaze.types.system import ListedSystem
 
 _OBJECTIVE_UNITS = {
     Objective.THROUGHPUT: "samples_per_s",
@@ -38,6 +39,8 @@ class TableName(StrEnum):
     """A row for each chip of the space; of a search by boxes, for each that was looked at."""
     BOXES = "boxes"
     """A row for each box of a search by boxes: its ranges, what closed it, and at which bound."""
+    SYSTEMS = "systems"
+    """A row for each system of a search that chooses one."""
     INCUMBENTS = "incumbents"
     """How answer and bound moved during the search."""
 
@@ -127,12 +130,15 @@ def _designs(run: RunReader) -> FlatTable:
 
 
 def _boxes(run: RunReader) -> FlatTable:
-    space = run.info().settings.scenario.space
+    settings = run.info().settings
+    space = settings.scenario.space
     # Lanes that follow from the width of an array have no range of their own.
-    varied = [(f, name) for f, name in enumerate(FIELDS) if getattr(space, name) is not None]
+    fields_from = 1 if settings.has_systems else 0
+    varied = [(f, name) for f, name in enumerate(FIELDS, fields_from) if getattr(space, name) is not None]
     values = {name: [value for part in value_runs(space, name) for value in part] for _, name in varied}
     ends = [Column(name=f"{end}_{name}", kind=int) for _, name in varied for end in ("least", "most")]
     columns = (
+        *([Column(name="system", kind=int)] if settings.has_systems else []),
         *ends,
         Column(name="num_points", kind=int),
         Column(name=f"bound_{_objective_unit(run)}", kind=float),
@@ -141,13 +147,19 @@ def _boxes(run: RunReader) -> FlatTable:
 
     def row(box: ClosedBox | OpenBox, bound: float, closed_by: str | None) -> tuple[Any, ...]:
         ranges = (values[name][at] for f, name in varied for at in (box.first[f], box.last[f]))
-        return (*ranges, box.num_points, bound, closed_by)
+        return (*box.first[:fields_from], *ranges, box.num_points, bound, closed_by)
 
     def rows() -> Iterator[tuple[Any, ...]]:
         yield from (row(box, box.bound, box.closed_by) for box in run.closed_boxes())
         yield from (row(box, box.upper, None) for box in run.open_boxes())
 
     return FlatTable(columns=columns, rows=rows())
+
+
+def _systems(run: RunReader) -> FlatTable:
+    columns = _scalar_columns(ListedSystem)
+    rows = ((number, *_cells(one, columns)) for number, one in enumerate(run.systems()))
+    return FlatTable(columns=(Column(name="system", kind=int), *columns), rows=rows)
 
 
 def _incumbents(run: RunReader) -> FlatTable:
@@ -162,6 +174,7 @@ _MAKERS: dict[TableName, Callable[[RunReader], FlatTable]] = {
     TableName.BOUNDS: _bounds,
     TableName.DESIGNS: _designs,
     TableName.BOXES: _boxes,
+    TableName.SYSTEMS: _systems,
     TableName.INCUMBENTS: _incumbents,
 }
 

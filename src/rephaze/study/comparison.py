@@ -83,6 +83,7 @@ def compare_baselines(
     budget: int,
     runs: Sequence[RecordedRun] = (),
     own_best: bool = False,
+    searching: bool = True,
     num_workers: int = 1,
     time_limit_s: float = math.inf,
     on_step: OnStep = lambda _step, _progress: None,
@@ -94,12 +95,18 @@ def compare_baselines(
         budget: Chips each searching baseline may look at.
         runs: Finished searches to take answers from instead of searching: the common one, single models'.
         own_best: Search each model's own best chip where no run gives it.
+        searching: Also the baselines that look for a chip of their own.
         num_workers: Processes of the co-search.
         time_limit_s: Of each co-search; past it the incumbent is compared.
         on_step: Called when something begins, and as a search goes on.
     """
     if budget < 1:
         raise SpecError("budget", budget, "must be at least 1")
+    if settings.has_systems:
+        rule = "baselines are chips on a given cluster, and this run chooses its system"
+        raise SpecError(
+            "run", [str(run.folder) for run in runs], rule, "compare a run without [system] and [budget]"
+        )
     answers = {run.settings.models: run.result for run in runs}
 
     def search(wanted: SearchSettings, step: str) -> SearchResult:
@@ -115,7 +122,7 @@ def compare_baselines(
     on_step(SEARCHED, None)
     result = search(settings, SEARCHED)
     yardstick = Yardstick(Preparation(settings))
-    baselines = _baselines(yardstick, result, budget, on_step)
+    baselines = _baselines(yardstick, result, budget if searching else 0, on_step)
     on_step("gains by cause", None)
     by_name = {one.name: one for one in baselines}
     expert, searched, winner = (by_name[name].answer for name in (TPUV4_EXPERT, TPUV4_SEARCHED, SEARCHED))
@@ -150,20 +157,30 @@ def _baselines(yardstick: Yardstick, result: SearchResult, budget: int, on_step:
             found.append(chip_with_rule_plans(yardstick, f"tpuv4, {rule}", tpuv4, rule))
     on_step(TPUV4_SEARCHED, None)
     found.append(chip_with_searched_plans(yardstick, TPUV4_SEARCHED, tpuv4))
-    on_step("designs for the baselines", None)
-    candidates = even_candidates(yardstick.prepared)
-    if candidates.num_designs:
-        for metric in ChipMetric:
-            on_step(f"spotlight {metric}", None)
-            found.extend(search_spotlight_style(yardstick, candidates, metric, budget, settings.seed))
-        on_step("random search", None)
-        found.append(search_at_random(yardstick, candidates, budget, settings.seed))
-        on_step("paper's heuristic", None)
-        found.append(search_by_area_groups(yardstick, largest_candidates(yardstick.prepared, budget + 1), budget))
+    if budget:
+        found.extend(_searching(yardstick, budget, on_step))
     if result.chip is not None:
         on_step(SEARCHED_EXPERT, None)
         found.append(chip_with_expert_plans(yardstick, SEARCHED_EXPERT, result.chip))
     found.append(_searched(yardstick, result))
+    return found
+
+
+def _searching(yardstick: Yardstick, budget: int, on_step: OnStep) -> list[Baseline]:
+    """The baselines that look for a chip of their own."""
+    seed = yardstick.settings.seed
+    on_step("designs for the baselines", None)
+    candidates = even_candidates(yardstick.prepared)
+    if not candidates.num_designs:
+        return []
+    found: list[Baseline] = []
+    for metric in ChipMetric:
+        on_step(f"spotlight {metric}", None)
+        found.extend(search_spotlight_style(yardstick, candidates, metric, budget, seed))
+    on_step("random search", None)
+    found.append(search_at_random(yardstick, candidates, budget, seed))
+    on_step("paper's heuristic", None)
+    found.append(search_by_area_groups(yardstick, largest_candidates(yardstick.prepared, budget + 1), budget))
     return found
 
 

@@ -67,6 +67,11 @@ def front_of_run(
         on_progress: Told how far that is.
     """
     settings = run.info().settings
+    if settings.has_systems:
+        raise RunError(
+            f"{run.folder}: a front is of chips with one system, and this run chooses its system; search with "
+            "smaller budgets instead"
+        )
     if searches_boxes(settings):
         return _front_of_boxes(run, settings, finer, solve, num_workers, on_progress)
     by_speed = replace(settings, objective=Objective.THROUGHPUT)

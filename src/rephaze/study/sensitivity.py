@@ -6,6 +6,8 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
+from rephaze.errors import SpecError
+from rephaze.hardware.chip_counts import chip_counts
 from rephaze.search.cosearch import run_search
 from rephaze.search.progress import SearchProgress
 from rephaze.types.checks import check_choice, check_number
@@ -85,6 +87,38 @@ def knobs_of(scenario: Scenario) -> tuple[str, ...]:
     return tuple(name for name in KNOBS if name not in left_out)
 
 
+BUDGET_KNOBS = {"power-budget": "power_w", "usd-budget": "cost_usd", "silicon-budget": "silicon_mm2"}
+"""Limits of the cluster, where the search has them; the number of chips follows if it follows from them."""
+_CHOSEN_INSTEAD = {"hbm": "hbm", "inner-links": "num_inside_links", "outer-links": "num_outside_links"}
+"""Knobs that a field of the system takes the place of."""
+
+
+def possible_knobs(settings: SearchSettings) -> tuple[str, ...]:
+    """Assumptions that can change anything of a search."""
+    chosen = {knob for knob, field in _CHOSEN_INSTEAD.items() if getattr(settings.systems, field)}
+    limited = [knob for knob, field in BUDGET_KNOBS.items() if math.isfinite(getattr(settings.budget, field))]
+    return (*(name for name in knobs_of(settings.scenario) if name not in chosen), *limited)
+
+
+def changed_settings(settings: SearchSettings, knob: str, factor: float) -> SearchSettings:
+    """The search with one assumption changed."""
+    if knob in KNOBS:
+        return replace(settings, scenario=KNOBS[knob](settings.scenario, factor))
+    field, systems = BUDGET_KNOBS[knob], settings.systems
+    budget = replace(settings.budget, **{field: getattr(settings.budget, field) * factor})
+    follows = systems.num_chips and systems.num_chips == counts_to_try(settings)
+    changed = replace(settings, budget=budget)
+    return replace(changed, systems=replace(systems, num_chips=counts_to_try(changed))) if follows else changed
+
+
+def counts_to_try(settings: SearchSettings) -> tuple[int, ...]:
+    """Numbers of chips where they follow from the budget; one, which then does not fit, if none does."""
+    try:
+        return chip_counts(settings.scenario, replace(settings.systems, num_chips=()), settings.budget)
+    except SpecError:
+        return (1,)
+
+
 def study_sensitivity(
     settings: SearchSettings,
     *,
@@ -98,13 +132,13 @@ def study_sensitivity(
 
     Args:
         settings: The search.
-        knobs: Names in ``KNOBS``; by default those that matter in the scenario.
+        knobs: Names in ``KNOBS`` or ``BUDGET_KNOBS``; by default those that matter in the search.
         factors: What each is multiplied by.
         num_workers: Processes of each search.
         time_limit_s: Of each search.
         on_step: Told which search runs and how far it is.
     """
-    possible = knobs_of(settings.scenario)
+    possible = possible_knobs(settings)
     for name in knobs:
         check_choice("knob", name, possible)
     for factor in factors:
@@ -123,8 +157,7 @@ def study_sensitivity(
     changes = []
     for name in knobs or possible:
         for factor in factors:
-            scenario = KNOBS[name](settings.scenario, factor)
-            found = search(f"{name} x {factor:g}", replace(settings, scenario=scenario))
+            found = search(f"{name} x {factor:g}", changed_settings(settings, name, factor))
             gain = found.objective / base.objective if base.objective > 0 else 0.0
             proven = (SearchStatus.OPTIMAL, SearchStatus.INFEASIBLE)
             changes.append(

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from rephaze.hardware.area import chip_area
+from rephaze.hardware.space_terms import space_area
 from rephaze.measure.best_plan import UnitSearch
 from rephaze.measure.chip_solver import ChipSolver
 from rephaze.measure.expert_plans import ExpertPlanner
@@ -131,7 +131,7 @@ class Yardstick:
         unnamed = replace(chip, name="")
         if unnamed not in self._valuations:
             solver = self.solver(chip)
-            area_um2_c = chip_area(solver.table, self.settings.scenario.space.area_model).total_um2_c
+            area_um2_c = space_area(solver.table, self.settings.scenario.space).total_um2_c
             self._valuations[unnamed] = Valuation(
                 self.settings, solver.table, area_um2_c, solver.energy, solver.model
             )

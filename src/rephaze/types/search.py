@@ -9,6 +9,7 @@ from rephaze.types.added_later import ADDED_LATER
 from rephaze.types.chip import Chip
 from rephaze.types.full import DeviceOrder, FullPlan, FullStage, PipelineSchedule, Sharding
 from rephaze.types.scenario import Scenario
+from rephaze.types.system import ChosenSystem, ClusterBudget, SystemSpace
 
 
 class Objective(StrEnum):
@@ -69,6 +70,15 @@ class SearchSettings:
     exhaustive: bool
     """Solve every design exactly: to check the pruning on small spaces."""
     method: SearchMethod = field(default=SearchMethod.AUTO, metadata=ADDED_LATER)
+    systems: SystemSpace = field(default_factory=SystemSpace, metadata=ADDED_LATER)
+    """Systems to choose from; where no field has values the scenario's is the only one."""
+    budget: ClusterBudget = field(default_factory=ClusterBudget, metadata=ADDED_LATER)
+    """What the cluster may take."""
+
+    @property
+    def has_systems(self) -> bool:
+        """Whether the system is part of the search: chosen, or held to a budget."""
+        return self.systems != SystemSpace() or self.budget.is_limited
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -220,3 +230,5 @@ class SearchResult:
     certificate: Certificate
     reason: str
     search_s: float
+    system: ChosenSystem | None = field(default=None, metadata=ADDED_LATER)
+    """Where the system is part of the search."""

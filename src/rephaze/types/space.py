@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 
 from rephaze.errors import SpecError
+from rephaze.types.added_later import ADDED_LATER
 from rephaze.types.checks import check_count, check_number
+from rephaze.types.system import BilledSystem
 
 
 class AreaModel(StrEnum):
@@ -109,20 +111,22 @@ class DesignSpace:
     """Chips below it are left out, unless they have a single tensor or vector core."""
     power_limit_w: float = math.inf
     constraints: tuple[Constraint, ...] = ()
+    system: BilledSystem | None = field(default=None, metadata=ADDED_LATER)
+    """Where the system is part of the search: what area, energy and price of its chips follow, and its budget."""
 
     def __post_init__(self) -> None:
-        for field in _LISTED_FIELDS:
-            values = getattr(self, field)
-            if values is None or (field == "hbm_bytes_options" and not values):
+        for name in _LISTED_FIELDS:
+            values = getattr(self, name)
+            if values is None or (name == "hbm_bytes_options" and not values):
                 continue
             if not values:
-                raise SpecError(field, values, "must list at least one value")
+                raise SpecError(name, values, "must list at least one value")
             for value in values:
-                check_count(field, value, at_most=MOST_OF.get(field, MOST_BYTES))
+                check_count(name, value, at_most=MOST_OF.get(name, MOST_BYTES))
             if len(set(values)) != len(values):
-                raise SpecError(field, list(values), "lists a value twice")
+                raise SpecError(name, list(values), "lists a value twice")
         check_number("area_limit_um2", self.area_limit_um2, at_least=1.0, fix="give um^2: 1 mm^2 is 1e6")
-        num_points = math.prod(len(getattr(self, field)) for field in FIELDS if getattr(self, field) is not None)
+        num_points = math.prod(len(getattr(self, name)) for name in FIELDS if getattr(self, name) is not None)
         if num_points >= MOST_POINTS:
             rule = f"has {num_points:.3g} grid points; {MOST_POINTS:.3g} are the most that can be counted"
             raise SpecError("space", num_points, rule, "take larger steps or fewer values")

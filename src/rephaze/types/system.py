@@ -9,6 +9,7 @@ from itertools import product
 
 from rephaze.errors import SpecError
 from rephaze.types.checks import check_count, check_number
+from rephaze.units import GB, GHZ, MM2_PER_M2, USD_PER_MUSD, W_PER_MW
 
 MAX_LINKS = 4096
 MAX_CHIPS = 2**24
@@ -102,6 +103,75 @@ class ClusterBudget:
     def is_limited(self) -> bool:
         """Whether anything is."""
         return any(math.isfinite(getattr(self, field.name)) for field in fields(self))
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class BilledSystem:
+    """A system with every field known, as the chips of a space are billed for it, and what it must keep to."""
+
+    hbm: HbmChoice
+    num_inside_links: float
+    """Of a chip; not whole where a scenario gives bytes a second."""
+    num_outside_links: float
+    node_size: int
+    num_chips: int
+    nominal_hz: float
+    """The clock at which the component data holds: that of the scenario's template."""
+    budget: ClusterBudget
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ListedSystem:
+    """One of the systems of a search, as runs record it."""
+
+    clock_hz: float
+    hbm: str
+    """Generation of its stacks."""
+    hbm_layers: int
+    num_inside_links: float
+    num_outside_links: float
+    node_size: int
+    num_chips: int
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ChosenSystem:
+    """The system of an answer, and what its cluster takes."""
+
+    clock_hz: float
+    hbm: HbmChoice
+    num_inside_links: float
+    num_outside_links: float
+    inside_bytes_per_s: float
+    """What a chip sends to its node."""
+    outside_bytes_per_s: float
+    """What it sends to other nodes."""
+    node_size: int
+    num_chips: int
+    silicon_mm2: float
+    """Dies of all chips."""
+    power_w: float
+    """The most the building draws."""
+    cost_usd: float
+    """To make and join everything."""
+
+    @property
+    def in_words(self) -> str:
+        """In a few words."""
+        inside = f"{self.num_inside_links:g} links inside ({self.inside_bytes_per_s / GB:,.0f} GB/s)"
+        outside = f"{self.num_outside_links:g} outside ({self.outside_bytes_per_s / GB:,.0f} GB/s)"
+        return (
+            f"{self.num_chips:,} chips at {self.clock_hz / GHZ:.4g} GHz with {self.hbm}, nodes of "
+            f"{self.node_size:,}, {inside} and {outside}"
+        )
+
+    @property
+    def bill_in_words(self) -> str:
+        """What it takes, in a few words."""
+        return (
+            f"{self.silicon_mm2 / MM2_PER_M2:.3g} m² of silicon, {self.power_w / W_PER_MW:.3g} MW at most, "
+            f"{self.cost_usd / USD_PER_MUSD:.3g} million dollars"
+        )
 
 
 class SpeedRule(StrEnum):

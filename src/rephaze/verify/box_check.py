@@ -12,12 +12,13 @@ from rephaze.hardware.grid import LIMITS
 from rephaze.measure.model_work import memory_options
 from rephaze.search.box_bounds import DEVICE_TIME, corner_valuation
 from rephaze.search.box_evaluator import BoxEvaluator
+from rephaze.search.system_evaluator import AnyBoxEvaluator, SystemEvaluator
 from rephaze.types.boxes import SOLVED, ClosedBox, OpenBox, Position
 from rephaze.types.chip import chip_table
 from rephaze.types.search import Evaluation, SearchResult
 from rephaze.types.verification import Check
 from rephaze.verify.box_claims import BoxClaims, wrong_sides
-from rephaze.verify.box_limits import BoxLimits
+from rephaze.verify.box_limits import limits_of
 from rephaze.verify.corner_bounds import CornerBounds
 from rephaze.verify.counts import wrong_scope
 from rephaze.verify.cover import Box, said, wrong_cover
@@ -42,7 +43,7 @@ class CoverCheck:
 
     def __init__(
         self,
-        evaluator: BoxEvaluator,
+        evaluator: AnyBoxEvaluator,
         result: SearchResult,
         evaluations: Mapping[int, Evaluation],
         closed: Sequence[ClosedBox],
@@ -52,8 +53,7 @@ class CoverCheck:
         self.evaluations, self.closed, self.still_open = evaluations, closed, still_open
         self.claims = BoxClaims(self.grid, closed, still_open, evaluations, result)
         self.seed = evaluator.settings.seed
-        self.limits = BoxLimits(self.grid, self.seed)
-        self.corners = CornerBounds(evaluator, self.grid)
+        self.limits = limits_of(self.grid, self.seed)
         self.chooser = random.Random(self.seed)  # noqa: S311 - a repeatable sample, no secret
 
     def checks(self, sample: int, on_progress: Callable[[str], None]) -> Iterator[Check]:
@@ -68,7 +68,12 @@ class CoverCheck:
         yield covers
         if not covers.passed:
             return  # positions that mean nothing are asked about no further
-        yield checked("array sides", len(boxes), wrong_sides(self.grid, boxes), "none spanned but 2^i and 3 * 2^i")
+        sides = checked(
+            "array sides", len(boxes), wrong_sides(self.grid, boxes), "none spanned but 2^i and 3 * 2^i"
+        )
+        yield sides
+        if not sides.passed and isinstance(self.evaluator, SystemEvaluator):
+            return  # of boxes across systems there are no corners
         yield checked("bounds", len(self.closed), self.claims.wrong_bounds(), "none above the answer")
         yield checked(
             "open", len(self.still_open), self.claims.wrong_status(), "none above the bound of the answer"
@@ -122,15 +127,23 @@ class CoverCheck:
     def _bound_again(self, box: ClosedBox, reason: str) -> float:
         """The bound of a box: by device time alone where that closed it, else as fine as it takes."""
         large = self.limits.large_corner(box)
+        own, small, large = self._of_system(box.first, large)
+        corners = CornerBounds(own, own.grid)
         if reason == DEVICE_TIME:
-            return self.corners.by_device_time(box.first, large)
+            return corners.by_device_time(small, large)
         known = math.inf
         item = self.evaluations.get(self.grid.design_at(box.first))
         if item is not None and box.num_points == 1:
             # Dropped while it was being solved: then it is solved again below, like all of the sample.
             known = max(item.bound, 0.0)
         # A box is closed by the last bound that made it worse; finer ones of a box around it are behind that.
-        return min(known, self.corners.bound(box.first, large, box.bound))
+        return min(known, corners.bound(small, large, box.bound))
+
+    def _of_system(self, first: Position, last: Position) -> tuple[BoxEvaluator, Position, Position]:
+        """The evaluator of a box, and its ends as that knows them."""
+        if isinstance(self.evaluator, SystemEvaluator):
+            return self.evaluator.of(first[0]), first[1:], last[1:]
+        return self.evaluator, first, last
 
     def _wrong_open(self, boxes: Sequence[OpenBox]) -> Wrong:
         for box in boxes:
@@ -149,13 +162,14 @@ class CoverCheck:
     def objective_without_bounds(self, position: Position) -> float:
         """A design's objective by solving every unit of every model; 0 if a model does not fit."""
         chip = self.grid.chip(self.grid.design_at(position))
-        valuation = corner_valuation(self.evaluator, chip_table([chip]))
-        space = self.evaluator.settings.scenario.space
+        evaluator, _, _ = self._of_system(position, position)
+        valuation = corner_valuation(evaluator, chip_table([chip]))
+        space = evaluator.settings.scenario.space
         memories = memory_options(space, chip.hbm_bytes, chip.hbm_bytes_per_s)
-        solver, best = self.evaluator.chip_solver(chip), 0.0
+        solver, best = evaluator.chip_solver(chip), 0.0
         for memory in memories if valuation.is_memory_priced else memories[-1:]:
             worth, values = valuation.worth(0, memory.hbm_bytes), []
-            for work in self.evaluator.works:
+            for work in evaluator.works:
                 answers = [solver.solve(work, unit, memory, math.inf) for unit in work.units]
                 values.append(max(worth.of_plan(one.batch_s, one.energy_per_sample_j) for one in answers))
             best = max(best, valuation.combined(values))

@@ -7,7 +7,8 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from rephaze.hardware.grid import FIELDS, LIMITS, DesignGrid
+from rephaze.hardware.grid import FIELDS, LIMITS
+from rephaze.hardware.system_grid import AnyGrid, SystemGrid
 from rephaze.search.box_expansion import TIES
 from rephaze.search.certificate import BOUNDS, WITHIN
 from rephaze.types.boxes import NO_PLAN, SOLVED, ClosedBox, OpenBox
@@ -21,10 +22,14 @@ REASONS = (*LIMITS, *BOUNDS, NO_PLAN, SOLVED, TIES)
 ROUNDING = 1e-12
 
 
-def wrong_sides(grid: DesignGrid, boxes: Sequence[Box]) -> Wrong:
-    """Boxes that span array sides of which a longer one may be slower."""
+def wrong_sides(grid: AnyGrid, boxes: Sequence[Box]) -> Wrong:
+    """Boxes that span array sides of which a longer one may be slower, or two systems, which have no order."""
+    first_field = 0
+    if isinstance(grid, SystemGrid):
+        first_field = 1
+        yield from (f"{said(box)} spans systems" for box in boxes if box.first[0] != box.last[0])
     for field in SIDES:
-        f = FIELDS.index(field)
+        f = first_field + FIELDS.index(field)
         values = grid.values[f].tolist()
         for box in boxes:
             spanned = values[box.first[f] : box.last[f] + 1]
@@ -52,7 +57,7 @@ class BoxClaims:
 
     def __init__(
         self,
-        grid: DesignGrid,
+        grid: AnyGrid,
         closed: Sequence[ClosedBox],
         still_open: Sequence[OpenBox],
         evaluations: Mapping[int, Evaluation],

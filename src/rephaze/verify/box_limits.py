@@ -7,14 +7,15 @@ from __future__ import annotations
 
 import math
 import random
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
 
-from rephaze.hardware.area import chip_area
-from rephaze.hardware.energy import full_power
-from rephaze.hardware.grid import AREA_FLOOR, AREA_LIMIT, CONSTRAINTS, FIELDS, POWER_LIMIT, DesignGrid
+from rephaze.hardware.grid import AREA_FLOOR, AREA_LIMIT, BUDGETS, CONSTRAINTS, FIELDS, POWER_LIMIT, DesignGrid
 from rephaze.hardware.space import holds
+from rephaze.hardware.space_terms import space_area, space_budget_use, space_power_w
+from rephaze.hardware.system_grid import AnyGrid, SystemGrid, by_system
 from rephaze.types.boxes import Position
 from rephaze.verify.cover import Box, said
 from rephaze.verify.findings import Wrong
@@ -22,6 +23,8 @@ from rephaze.verify.findings import Wrong
 Ints = NDArray[np.int64]
 Flags = NDArray[np.bool_]
 
+RISING = (AREA_LIMIT, POWER_LIMIT, *BUDGETS.values())
+"""Limits of what never falls as a chip grows."""
 MOST_POINTS = 20_000
 """Of a box: if it has no more, every one is looked at, else as many random ones."""
 
@@ -40,20 +43,24 @@ class BoxLimits:
     def broken(self, at_cf: Ints) -> dict[str, Flags]:
         """By limit, which positions break it."""
         chips, space = self.grid.chips(at_cf), self.space
-        area_um2_c = chip_area(chips, space.area_model).total_um2_c
+        area_um2_c = space_area(chips, space).total_um2_c
         is_single_c = (chips.num_tensor_cores == 1) | (chips.num_vector_cores == 1)
         keeps_c = np.ones(len(chips), dtype=np.bool_)
         for rule in space.constraints:
             keeps_c &= holds(rule, chips, chips)
         is_hot_c = np.zeros(len(chips), dtype=np.bool_)
         if math.isfinite(space.power_limit_w):
-            is_hot_c = full_power(chips, space.area_model).total_w_c > space.power_limit_w
-        return {
+            is_hot_c = space_power_w(chips, space) > space.power_limit_w
+        found = {
             AREA_LIMIT: area_um2_c > space.area_limit_um2,
             AREA_FLOOR: (area_um2_c < space.area_floor_um2) & ~is_single_c,
             POWER_LIMIT: is_hot_c,
             CONSTRAINTS: ~keeps_c,
         }
+        use = space_budget_use(chips, space)
+        if use is not None:
+            found |= {limit: getattr(use, f"{resource}_fraction_c") > 1.0 for resource, limit in BUDGETS.items()}
+        return found
 
     def is_design(self, at_cf: Ints) -> Flags:
         """Which positions keep to all of them."""
@@ -71,13 +78,14 @@ class BoxLimits:
 
     def wrong_limit(self, box: Box, limit: str) -> Wrong:
         """Whether a box that a limit is said to close has a design, or is closed by another one."""
-        if limit in (AREA_LIMIT, POWER_LIMIT):
-            # Area and power rise with every field: if the smallest chip breaks one, all do.
-            if not self.broken(np.array([box.first], dtype=np.int64))[limit][0]:
+        if limit in RISING:
+            # They rise with every field: if the smallest chip breaks one, all do.
+            broken = self.broken(np.array([box.first], dtype=np.int64))
+            if limit not in broken or not broken[limit][0]:
                 yield f"{said(box)}: the smallest chip keeps to the {limit}"
             return
         broken = self.broken(self.points(box))
-        if (~broken[AREA_LIMIT] & ~broken[POWER_LIMIT] & ~broken[limit]).any():
+        if (_fits(broken) & ~broken[limit]).any():
             yield f"{said(box)}: not every chip that fits breaks the {limit}"
 
     def large_corner(self, box: Box) -> Position:
@@ -87,7 +95,7 @@ class BoxLimits:
             tried = np.repeat(np.array([box.first], dtype=np.int64), box.last[f] - box.first[f] + 1, axis=0)
             tried[:, f] = np.arange(box.first[f], box.last[f] + 1)
             broken = self.broken(tried)
-            fits = np.flatnonzero(~broken[AREA_LIMIT] & ~broken[POWER_LIMIT])
+            fits = np.flatnonzero(_fits(broken))
             found.append(int(tried[fits[-1], f]) if len(fits) else box.first[f])
         return tuple(found)
 
@@ -98,3 +106,55 @@ class BoxLimits:
         if not len(found):
             return None
         return tuple(int(at) for at in at_cf[chooser.choice(found.tolist())])
+
+
+class SystemLimits:
+    """The limits of every system of a search, each looked at as those of one space.
+
+    Args:
+        grid: Of all systems.
+        seed: Of random points.
+    """
+
+    def __init__(self, grid: SystemGrid, seed: int) -> None:
+        self._own = [BoxLimits(one, seed) for one in grid.grids]
+
+    def is_design(self, at_cf: Ints) -> Flags:
+        """Which positions keep to all limits of their system."""
+        found = np.zeros(len(at_cf), dtype=np.bool_)
+        for s, index in by_system(at_cf[:, 0]):
+            found[index] = self._own[s].is_design(at_cf[index, 1:])
+        return found
+
+    def wrong_limit(self, box: Box, limit: str) -> Wrong:
+        """As ``BoxLimits.wrong_limit``."""
+        for what in self._own[box.first[0]].wrong_limit(inside(box), limit):
+            yield f"system {box.first[0]}: {what}"
+
+    def large_corner(self, box: Box) -> Position:
+        """As ``BoxLimits.large_corner``."""
+        return (box.first[0], *self._own[box.first[0]].large_corner(inside(box)))
+
+    def some_design(self, box: Box, chooser: random.Random) -> Position | None:
+        """As ``BoxLimits.some_design``."""
+        found = self._own[box.first[0]].some_design(inside(box), chooser)
+        return None if found is None else (box.first[0], *found)
+
+
+AnyLimits = BoxLimits | SystemLimits
+
+
+def limits_of(grid: AnyGrid, seed: int) -> AnyLimits:
+    """The limits of a search by boxes."""
+    return SystemLimits(grid, seed) if isinstance(grid, SystemGrid) else BoxLimits(grid, seed)
+
+
+def inside(box: Box) -> Box:
+    """A box of one system as a box of its chips."""
+    return replace(box, first=box.first[1:], last=box.last[1:])
+
+
+def _fits(broken: dict[str, Flags]) -> Flags:
+    """Which positions keep to all limits of what never falls as a chip grows."""
+    found: Flags = ~np.logical_or.reduce([broken[limit] for limit in RISING if limit in broken])
+    return found

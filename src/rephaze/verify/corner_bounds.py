@@ -12,9 +12,8 @@ import math
 import numpy as np
 
 from rephaze.estimate.estimator import Estimator
-from rephaze.hardware.area import chip_area
-from rephaze.hardware.energy import access_energy
 from rephaze.hardware.grid import DesignGrid
+from rephaze.hardware.space_terms import space_area, space_energy
 from rephaze.measure.best_plan import Stage, UnitSearch
 from rephaze.measure.layer_bounds import layer_bounds
 from rephaze.measure.model_work import Memory
@@ -54,7 +53,7 @@ class CornerBounds:
         if best <= target:
             return best
         chips = self.grid.chips(np.array([large], dtype=np.int64))
-        chip, energy = chips.chip(0), access_energy(chips, models.settings.scenario.space.area_model)
+        chip, energy = chips.chip(0), space_energy(chips, models.settings.scenario.space)
         estimator = Estimator(chips, energy, models.settings.scenario.cluster, models.model, models.memos.gemms)
         memory = Memory(chip.hbm_bytes, chip.hbm_bytes_per_s)
         solver = models.chip_solver(chip)
@@ -79,9 +78,9 @@ class CornerBounds:
     def _valuation(self, small: Position) -> Valuation:
         models = self.models
         chips = self.grid.chips(np.array([small], dtype=np.int64))
-        model = models.settings.scenario.space.area_model
-        area_um2_c = chip_area(chips, model).total_um2_c
-        return Valuation(models.settings, chips, area_um2_c, access_energy(chips, model), models.model)
+        space = models.settings.scenario.space
+        area_um2_c = space_area(chips, space).total_um2_c
+        return Valuation(models.settings, chips, area_um2_c, space_energy(chips, space), models.model)
 
 
 def _next_stage(one: UnitSearch) -> Stage:

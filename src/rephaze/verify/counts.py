@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from rephaze.search.certificate import BOUNDS, Account
-from rephaze.search.scope import designs_scope, plans_scope
+from rephaze.search.scope import plans_scope, search_scope
 from rephaze.types.run_record import NOT_REMOVED, BoundTable
 from rephaze.types.search import SearchResult, SearchSettings, SearchStatus
 
@@ -65,7 +65,7 @@ def _wrong_rows(table: BoundTable, derived: Account) -> Iterator[str]:
 def wrong_scope(result: SearchResult, settings: SearchSettings) -> Iterator[str]:
     """What the certificate says of its scope, or claims as proven, otherwise than settings and records."""
     certificate = result.certificate
-    scopes = (designs_scope(settings.scenario.space), plans_scope(settings))
+    scopes = (search_scope(settings), plans_scope(settings))
     # Runs of older versions have none.
     if certificate.designs_scope and (certificate.designs_scope, certificate.plans_scope) != scopes:
         yield f"said to range over {certificate.designs_scope!r}, the settings give {scopes[0]!r}"

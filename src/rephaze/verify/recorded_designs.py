@@ -9,11 +9,11 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from rephaze.search.box_evaluator import BoxEvaluator
 from rephaze.search.evaluator import SpaceEvaluator
+from rephaze.search.system_evaluator import AnyBoxEvaluator
 from rephaze.types.chip import Chip, ChipTable
 from rephaze.types.search import Evaluation
-from rephaze.verify.box_limits import BoxLimits
+from rephaze.verify.box_limits import limits_of
 from rephaze.verify.findings import Wrong
 
 Stored = tuple[ChipTable, NDArray[np.float64]]
@@ -70,9 +70,9 @@ class GridDesigns:
 
     fine = "designs of the space"
 
-    def __init__(self, evaluator: BoxEvaluator) -> None:
+    def __init__(self, evaluator: AnyBoxEvaluator) -> None:
         self.grid = evaluator.grid
-        self.limits = BoxLimits(self.grid, seed=0)
+        self.limits = limits_of(self.grid, seed=0)
 
     def chip(self, design: int) -> Chip:
         """The chip of a number."""

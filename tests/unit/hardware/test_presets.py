@@ -6,6 +6,7 @@ from rephaze.errors import SpecError
 from rephaze.hardware.presets import (
     CHIP_FIELDS,
     DERIVED_FIELDS,
+    FACT_FIELDS,
     STATED_FIELDS,
     complete_chip,
     find_preset,
@@ -60,7 +61,8 @@ def test_an_unknown_name_lists_the_known_and_proposes_one():
 
 def test_families_stand_together_tpus_first():
     names = list(load_presets())
-    assert names[:7] == ["tpuv2", "tpuv3", "tpuv4", "tpuv4i", "tpuv5e", "tpuv5p", "tpuv6e"]
+    assert names[:8] == ["tpuv2", "tpuv3", "tpuv4", "tpuv4i", "tpuv5e", "tpuv5p", "tpuv6e", "tpu7x"]
+    assert names[8:16] == ["a100-40gb", "a100-80gb", "h100", "h200", "b200", "b300", "gb200", "gb300"]
     assert len(set(names)) == len(names)
 
 
@@ -77,3 +79,47 @@ def test_a_chip_has_the_values_its_sources_give(name):
     preset, chip = find_preset(name), preset_chip(name)
     given = {field: value.value for field, value in preset.values.items() if field in CHIP_FIELDS}
     assert {field: getattr(chip, field) for field in given} == given
+
+
+# What a run on many chips is priced by: every chip that people train on has it.
+NEEDED_OF_CLUSTERS = {
+    "peak_flops_per_s",
+    "num_cores",
+    "link_bytes_per_s",
+    "link_topology",
+    "num_node_chips",
+    "network_bytes_per_s",
+    "power_w",
+}
+UNPUBLISHED = {
+    "tpuv2": {"network_bytes_per_s"},
+    "tpuv3": {"network_bytes_per_s"},
+    "tpuv4i": {"link_bytes_per_s", "link_topology", "num_node_chips", "network_bytes_per_s"},
+    "tpuv5e": {"power_w"},
+    "tpuv5p": {"power_w"},
+    "tpuv6e": {"power_w"},
+    "tpu7x": {"power_w"},
+    "gaudi2": {"num_cores"},
+    "gaudi3": {"num_cores"},
+}
+
+
+@pytest.mark.parametrize("name", load_presets())
+def test_a_preset_has_known_names_only_and_what_a_cluster_needs(name):
+    values = find_preset(name).values
+    assert set(values) <= set(CHIP_FIELDS) | set(FACT_FIELDS)
+    assert NEEDED_OF_CLUSTERS - set(values) == UNPUBLISHED.get(name, set())
+
+
+@pytest.mark.parametrize("name", load_presets())
+def test_facts_of_a_preset_agree_with_each_other(name):
+    given = {field: value.value for field, value in find_preset(name).values.items()}
+    peaks = [given.get(f"peak_{kind}flops_per_s") for kind in ("", "fp8_", "fp4_")]
+    known = [peak for peak in peaks if peak is not None]
+    assert known == sorted(known)
+    assert given.get("usable_hbm_bytes", 0) <= given["hbm_bytes"]
+    assert given.get("network_bytes_per_s", 0) < given.get("link_bytes_per_s", float("inf"))
+    if "link_topology" in given:
+        assert given["link_topology"] in ("switch", "all to all", "2d torus", "3d torus")
+    if "torus" in given.get("link_topology", "") and "num_links" in given:
+        assert given["num_links"] == 2 * int(given["link_topology"][0])

@@ -21,6 +21,8 @@ from rephaze.types.mapping import GemmEstimate
 REGISTER_BYTES_PER_MAC = 8.0
 """A multiply reads its stored operand (2 B) and passes on a streamed operand (2 B) and a partial sum (4 B)."""
 _SHAPES_AT_ONCE = 64
+_LEAST_SHAPES_FOR_THREADS = 128
+"""Fewer are mapped sooner than threads are started."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -129,7 +131,7 @@ def map_shapes(batch: int, m: int, n: int, k: int, shapes: CoreShapes, side_byte
         map_group(gemm, sorted_s[start:end], found_s[start:end])
 
     num_threads = min(get_num_threads(), len(cuts) - 1)
-    if num_threads > 1:
+    if num_threads > 1 and len(shapes) >= _LEAST_SHAPES_FOR_THREADS:
         with ThreadPoolExecutor(num_threads) as pool:
             list(pool.map(map_between, cuts[:-1], cuts[1:]))
     else:

@@ -12,16 +12,18 @@ from itertools import accumulate
 from typing import Protocol
 
 from rephaze.measure.layer_bounds import ModelBounds
-from rephaze.search.box_evaluator import BoxEvaluator
 from rephaze.search.evaluator import SpaceEvaluator
 from rephaze.search.method import searches_boxes
+from rephaze.search.system_evaluator import AnyBoxEvaluator, box_evaluator
 from rephaze.types.boxes import Expansion, Goal, OpenBox
 from rephaze.types.search import Evaluation, SearchSettings, Unsettled
 from rephaze.types.stopping import UNSTOPPED, StoppedError, StopSignal
 
 PIECES_PER_WORKER = 2
-PIECE_BOXES = 64
-"""Boxes expanded together."""
+PIECE_BOXES = 128
+"""Most boxes expanded together."""
+LEAST_TO_DIVIDE = 8
+"""So many boxes are worth two pieces."""
 STOP_GRACE_S = 2.0
 """What workers get to end their step once they must stop; then nobody waits for them any more."""
 
@@ -59,7 +61,7 @@ class Workers(Protocol):
 class InProcess:
     """Everything in this process: a list of designs, or boxes of them, as the search is."""
 
-    def __init__(self, evaluator: SpaceEvaluator | BoxEvaluator, stop: StopSignal) -> None:
+    def __init__(self, evaluator: SpaceEvaluator | AnyBoxEvaluator, stop: StopSignal) -> None:
         self._any, self._stop = evaluator, stop
 
     @property
@@ -68,8 +70,8 @@ class InProcess:
         return self._any
 
     @property
-    def _boxes(self) -> BoxEvaluator:
-        assert isinstance(self._any, BoxEvaluator)
+    def _boxes(self) -> AnyBoxEvaluator:
+        assert not isinstance(self._any, SpaceEvaluator)
         return self._any
 
     def unit_bounds(self, designs: Sequence[int]) -> list[ModelBounds]:
@@ -100,9 +102,9 @@ class InProcess:
         """Nothing to let go."""
 
 
-def make_evaluator(settings: SearchSettings, stop: StopSignal = UNSTOPPED) -> SpaceEvaluator | BoxEvaluator:
+def make_evaluator(settings: SearchSettings, stop: StopSignal = UNSTOPPED) -> SpaceEvaluator | AnyBoxEvaluator:
     """The evaluator of a search, as it goes through its space."""
-    return BoxEvaluator(settings, stop) if searches_boxes(settings) else SpaceEvaluator(settings, stop)
+    return box_evaluator(settings, stop) if searches_boxes(settings) else SpaceEvaluator(settings, stop)
 
 
 class Patience:
@@ -123,8 +125,13 @@ class Patience:
 
 
 def box_pieces(boxes: Sequence[OpenBox]) -> list[Sequence[OpenBox]]:
-    """Boxes in pieces that do not depend on who works: bounds of a piece are found together."""
-    return [boxes[start : start + PIECE_BOXES] for start in range(0, len(boxes), PIECE_BOXES)]
+    """Boxes in pieces that do not depend on who works: bounds of a piece are found together.
+
+    Dealt out one by one: neighbours in the order of bounds take about as long.
+    """
+    least = 2 if len(boxes) >= LEAST_TO_DIVIDE else 1
+    num_pieces = max(-(-len(boxes) // PIECE_BOXES), least)
+    return [boxes[start::num_pieces] for start in range(num_pieces)]
 
 
 def split_designs(designs: Sequence[int], num_pieces: int) -> list[list[int]]:

@@ -24,9 +24,9 @@ import numpy as np
 
 from rephaze.errors import RephazeError, RunError
 from rephaze.measure.layer_bounds import ModelBounds
-from rephaze.search.box_evaluator import BoxEvaluator
 from rephaze.search.evaluator import SpaceEvaluator
 from rephaze.search.provenance import versions_of
+from rephaze.search.system_evaluator import AnyBoxEvaluator
 from rephaze.search.workers.base import make_evaluator
 from rephaze.search.workers.warmup import use_one_thread
 from rephaze.store.record_json import canonical_text, from_json, json_text, to_json
@@ -130,7 +130,7 @@ def expand_boxes(job: str, boxes: str, goal: str, time_left_s: float = math.inf)
         time_left_s: From now.
     """
 
-    def expand(evaluator: BoxEvaluator, stop: StopSignal) -> Reply:
+    def expand(evaluator: AnyBoxEvaluator, stop: StopSignal) -> Reply:
         found = evaluator.expand(_unpacked(OpenBox, boxes), from_json(Goal, json.loads(goal)), stop)
         return {"expansions": json_text([to_json(one) for one in found])}
 
@@ -147,7 +147,7 @@ def solve_box(job: str, boxes: str, goal: str, time_left_s: float = math.inf) ->
         time_left_s: From now.
     """
 
-    def solve(evaluator: BoxEvaluator, stop: StopSignal) -> Reply:
+    def solve(evaluator: AnyBoxEvaluator, stop: StopSignal) -> Reply:
         (box,) = _unpacked(OpenBox, boxes)
         found = evaluator.solve(box, from_json(Goal, json.loads(goal)), stop)
         if isinstance(found, Unsettled):
@@ -195,27 +195,29 @@ def unpacked_bounds(packed: Packed) -> ModelBounds:
 
 _one_task = Lock()
 """Memos and compiled loops are made for one thread: a worker with several takes one task at a time."""
-_evaluators: OrderedDict[str, SpaceEvaluator | BoxEvaluator] = OrderedDict()
+_evaluators: OrderedDict[str, SpaceEvaluator | AnyBoxEvaluator] = OrderedDict()
 
 
 def _answered(job: str, answer: Callable[[SpaceEvaluator, StopSignal], Reply], time_left_s: float) -> Reply:
-    def of_list(evaluator: SpaceEvaluator | BoxEvaluator, stop: StopSignal) -> Reply:
+    def of_list(evaluator: SpaceEvaluator | AnyBoxEvaluator, stop: StopSignal) -> Reply:
         assert isinstance(evaluator, SpaceEvaluator)
         return answer(evaluator, stop)
 
     return _answered_by_any(job, of_list, time_left_s)
 
 
-def _answered_by_boxes(job: str, answer: Callable[[BoxEvaluator, StopSignal], Reply], time_left_s: float) -> Reply:
-    def of_boxes(evaluator: SpaceEvaluator | BoxEvaluator, stop: StopSignal) -> Reply:
-        assert isinstance(evaluator, BoxEvaluator)
+def _answered_by_boxes(
+    job: str, answer: Callable[[AnyBoxEvaluator, StopSignal], Reply], time_left_s: float
+) -> Reply:
+    def of_boxes(evaluator: SpaceEvaluator | AnyBoxEvaluator, stop: StopSignal) -> Reply:
+        assert not isinstance(evaluator, SpaceEvaluator)
         return answer(evaluator, stop)
 
     return _answered_by_any(job, of_boxes, time_left_s)
 
 
 def _answered_by_any(
-    job: str, answer: Callable[[SpaceEvaluator | BoxEvaluator, StopSignal], Reply], time_left_s: float
+    job: str, answer: Callable[[SpaceEvaluator | AnyBoxEvaluator, StopSignal], Reply], time_left_s: float
 ) -> Reply:
     stop = StopSignal(time.perf_counter() + time_left_s)
     with _one_task:
@@ -228,7 +230,7 @@ def _answered_by_any(
             return {"refused": f"process {os.getpid()} on {platform.node()}: {error}"}
 
 
-def _evaluator(job: str, stop: StopSignal) -> SpaceEvaluator | BoxEvaluator:
+def _evaluator(job: str, stop: StopSignal) -> SpaceEvaluator | AnyBoxEvaluator:
     if job in _evaluators:
         _evaluators.move_to_end(job)
         return _evaluators[job]

@@ -23,7 +23,7 @@ from rephaze.search.workers.base import (
     split_bounds,
     split_designs,
 )
-from rephaze.search.workers.warmup import WARM_UPS, use_one_thread
+from rephaze.search.workers.warmup import NUM_PARTS, use_one_thread, warm_part
 from rephaze.types.boxes import Expansion, Goal, OpenBox
 from rephaze.types.search import Evaluation, SearchSettings, Unsettled
 from rephaze.types.stopping import StoppedError, StopSignal
@@ -59,7 +59,10 @@ class LocalProcesses:
         before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
         try:
             # Each worker compiles (or loads) other kernels; all find the rest in the cache afterwards.
-            self._warming = [self._pool.submit(_warm, number % len(WARM_UPS)) for number in range(num_workers)]
+            model = settings.scenario.placement_model
+            self._warming = [
+                self._pool.submit(warm_part, number % NUM_PARTS, model) for number in range(num_workers)
+            ]
         finally:
             signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
@@ -145,10 +148,6 @@ def _start(settings: SearchSettings, deadline_s: float, order: Any) -> None:
     use_one_thread()
     Thread(target=_end_with_the_driver, args=(order,), daemon=True).start()
     _worker = InProcess(make_evaluator(settings), StopSignal(deadline_s, lambda: order.value != GO_ON))
-
-
-def _warm(number: int) -> None:
-    WARM_UPS[number]()
 
 
 def _end_with_the_driver(order: Any) -> None:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from rephaze.search.box_evaluator import BoxEvaluator
 from rephaze.search.evaluator import SpaceEvaluator
+from rephaze.search.system_evaluator import AnyBoxEvaluator
 from rephaze.search.workers.base import InProcess, Workers
 from rephaze.search.workers.local import LocalProcesses
 from rephaze.types.search import SearchSettings
@@ -12,7 +12,7 @@ from rephaze.types.stopping import StopSignal
 
 def start_workers(
     settings: SearchSettings,
-    evaluator: SpaceEvaluator | BoxEvaluator,
+    evaluator: SpaceEvaluator | AnyBoxEvaluator,
     num_workers: int,
     dask: str | None,
     stop: StopSignal,

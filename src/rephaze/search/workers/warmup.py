@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from functools import cache
 
+from rephaze.types.placement import PlacementModel
+
 
 @cache
 def warm_schedules() -> None:
@@ -13,10 +15,9 @@ def warm_schedules() -> None:
     compile_kernels()
 
 
-def warm_estimates_and_plans() -> None:
-    """Kernels of the estimate and place rooms."""
+def warm_estimates() -> None:
+    """Kernels of the estimate room."""
     from rephaze.estimate.gemm_default.mapper import PaddedProblem, map_padded
-    from rephaze.place.answer import warm_up
 
     map_padded(
         PaddedProblem(
@@ -35,10 +36,37 @@ def warm_estimates_and_plans() -> None:
             global_buffer_multicast=2,
         )
     )
-    warm_up()
 
 
-WARM_UPS = (warm_schedules, warm_estimates_and_plans)
+def warm_plans(model: PlacementModel) -> None:
+    """Kernels of the place room that a cost model needs."""
+    if model is PlacementModel.FULL:
+        from rephaze.place.full.warmup import compile_kernels
+
+        compile_kernels()
+    else:
+        from rephaze.place.answer import warm_up
+
+        warm_up()
+
+
+def warm_part(number: int, model: PlacementModel) -> None:
+    """One of ``NUM_PARTS`` parts of all kernels that take about as long to compile."""
+    if number == 0:
+        warm_plans(model)
+    else:
+        warm_estimates()
+        warm_schedules()
+
+
+NUM_PARTS = 2
+
+
+def warm_all() -> None:
+    """All kernels there are, of every cost model."""
+    for model in PlacementModel:
+        for number in range(NUM_PARTS):
+            warm_part(number, model)
 
 
 def use_one_thread() -> None:

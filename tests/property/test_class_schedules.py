@@ -1,0 +1,55 @@
+"""Schedules of what the passes of a class have in common: no pass of it has a shorter one, in whatever form."""
+
+import importlib.util
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from rephaze.measure.pass_times import BACKWARD, FORWARD, Times
+from rephaze.search.evaluator import SpaceEvaluator
+
+_spec = importlib.util.spec_from_file_location("search_cases", Path(__file__).with_name("search_cases.py"))
+search_cases = importlib.util.module_from_spec(_spec)
+_spec.loader.exec_module(search_cases)
+small_settings = search_cases.small_settings
+
+ROUNDING = 1 + 1e-9
+
+
+NUM_EXAMPLES = 12
+
+
+def hold_against_class(space, design):
+    """Every form of every unit against what its class takes at least; how many are in a class with others."""
+    work, solver, num_held = space.works[0], space.solver(design), 0
+    for unit in work.units:
+        cut, microbatch = unit.cut, unit.microbatch
+        has_others = len(work.classes[work.class_of[cut, microbatch]].pairs) > 1 or cut.cp > 1
+        for direction in (FORWARD, BACKWARD):
+            least_s_t = solver.pass_seconds(work, cut, microbatch, direction, Times.OF_CLASS)
+            for form, cut_form in enumerate(work.all_forms(cut)):
+                for kind, least_s in enumerate(least_s_t.tolist()):
+                    table = solver.pass_table(work, cut, microbatch, kind, direction, form)
+                    found = solver.schedule(cut_form.passes[kind][direction], table)
+                    assert (
+                        least_s <= found.makespan_cycles / solver.chip.clock_hz * ROUNDING
+                        or found.impossible_op >= 0
+                    )
+                    num_held += has_others
+    return num_held
+
+
+@pytest.mark.parametrize("model", ["gpt", "llama"])
+def test_no_form_of_any_pass_has_a_shorter_schedule_than_its_class(model):
+    held = []
+
+    @given(seed=st.integers(0, 10**6))
+    @settings(max_examples=NUM_EXAMPLES, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+    def hold(seed):
+        space = SpaceEvaluator(small_settings(seed, "default", (model,), num_choices=1))
+        held.append(hold_against_class(space, seed % space.census.num_designs))
+
+    hold()
+    assert sum(held) > 100, "classes of several passes must be among the cases"

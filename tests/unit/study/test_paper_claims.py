@@ -1,0 +1,121 @@
+"""The paper's claims on a handful of chips: kept runs, gains, verdicts."""
+
+from dataclasses import replace
+
+import pytest
+
+from rephaze.errors import RunError
+from rephaze.study.paper_claims import checked_claims, gains, published_claims, reproduce_paper, unevenness
+from rephaze.study.paper_runs import MIXED_UNITS, PAPER_SETTINGS, PaperSetting
+from rephaze.types.search import SearchStatus
+
+CHANGES = {
+    "training": {"microbatches": [1], "tp_degrees": [1], "recompute": ["none", "stage"]},
+    "space": {
+        "num_tensor_cores": [4, 8],
+        "num_vector_cores": [2, 16],
+        "tensor_width": [128],
+        "tensor_depth": [128],
+        "global_buffer_mib": [16, 32],
+    },
+}
+SMALL = PaperSetting(name="paper, small", scenario="paper", changes=CHANGES)
+
+
+def reproduced(folder, setting=SMALL, steps=None, models=("bert-large",)):
+    told = [] if steps is None else steps
+    return reproduce_paper(
+        folder,
+        models=models,
+        settings=[setting],
+        num_workers=1,
+        time_limit_s=600.0,
+        on_step=lambda step, _progress: told.append(step),
+    )
+
+
+@pytest.fixture(scope="module")
+def kept(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("paper")
+    return folder, reproduced(folder)
+
+
+def test_what_was_published_is_in_figures():
+    claims = published_claims()
+    assert (claims.mean_gain_factor, claims.area_fraction, claims.hbm_gib) == (2.9, 0.91, 64)
+    assert len(claims.models) == 9
+    assert claims.source
+
+
+def test_a_second_call_reads_what_is_proven(kept):
+    folder, found = kept
+    steps = []
+    again = reproduced(folder, steps=steps)
+    assert steps == []
+    assert again == found
+    (setting,) = found.settings
+    assert setting.common.status is SearchStatus.OPTIMAL
+    assert setting.own["bert-large"].objective == setting.common.objective
+    assert found.search_s > 0
+
+
+def test_a_folder_of_another_search_is_refused(kept):
+    folder, _ = kept
+    other = replace(SMALL, changes=CHANGES | {"training": CHANGES["training"] | {"recompute": ["none"]}})
+    with pytest.raises(RunError, match="other settings"):
+        reproduced(folder, other)
+
+
+def test_gains_are_over_models_with_a_plan_in_both(kept):
+    _, found = kept
+    (setting,) = found.settings
+    expert = setting.comparison.references[0].answer
+    (ratio,) = gains(expert, setting.common.plans)
+    assert ratio == pytest.approx(setting.common.plans[0].samples_per_s / expert.plans[0].samples_per_s)
+    assert gains(replace(expert, plans=(None,)), setting.common.plans) == []
+    assert gains(None, setting.common.plans) == []
+
+
+def test_unevenness_is_the_longest_stage_over_the_mean(kept):
+    _, found = kept
+    plan = found.settings[0].comparison.references[0].answer.plans[0]
+    stages = [replace(plan.stages[0], load_s=load_s) for load_s in (1.0, 1.0, 4.0)]
+    assert unevenness(replace(plan, stages=tuple(stages))) == 2.0
+
+
+def test_verdicts_follow_the_figures(kept):
+    _, found = kept
+    (setting,) = found.settings
+    claims = found.claims
+
+    def verdict(claim, setting=setting, claims=claims):
+        return next(check.holds for check in checked_claims(setting, claims) if claim in check.claim)
+
+    assert verdict("memory suffices")
+    assert not verdict("memory suffices", claims=replace(claims, hbm_gib=1))
+    assert verdict("area limit", claims=replace(claims, area_fraction=0.0))
+    assert not verdict("area limit", claims=replace(claims, area_fraction=1.0))
+    assert verdict("with expert plans, mean", claims=replace(claims, mean_gain_factor=0.1))
+    assert not verdict("with expert plans, mean", claims=replace(claims, mean_gain_factor=1e6))
+    few = replace(setting, common=replace(setting.common, chip=replace(setting.common.chip, num_vector_cores=2)))
+    assert verdict("many vector cores")
+    assert not verdict("many vector cores", setting=few)
+    small = replace(setting, common=replace(setting.common, chip=replace(setting.common.chip, tensor_width=64)))
+    assert verdict("large tensor cores")
+    assert not verdict("large tensor cores", setting=small)
+
+
+def test_without_a_chip_there_is_one_line_with_the_reason(kept):
+    _, found = kept
+    (setting,) = found.settings
+    nothing = replace(setting, common=replace(setting.common, chip=None, reason="nothing fits"))
+    (check,) = checked_claims(nothing, found.claims)
+    assert (check.found, check.holds) == ("nothing fits", None)
+
+
+def test_mixed_units_are_links_a_thousand_times_as_fast():
+    by_name = {setting.name: setting for setting in PAPER_SETTINGS}
+    plain, mixed = (by_name[name].settings(["bert-large"]) for name in ("paper", "paper, mixed units"))
+    (level,), (faster,) = plain.scenario.cluster.levels, mixed.scenario.cluster.levels
+    assert faster.bytes_per_s == level.bytes_per_s * MIXED_UNITS
+    assert mixed.scenario.space == plain.scenario.space
