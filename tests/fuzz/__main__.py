@@ -1,4 +1,4 @@
-"""``python -m tests.fuzz``: fresh seeds for so long, or so many cases of one; exit code 1 if anything was found."""
+"""``python -m tests.fuzz``: fresh seeds for so long, or so many cases of one; exit code 1 if it found any."""
 
 import argparse
 import secrets
@@ -34,7 +34,9 @@ def main() -> int:
                 kinds[one.kind] = kinds.get(one.kind, 0) + 1
                 if kinds[one.kind] == 1 or asked.all:
                     print(one, flush=True)
-            print(f"seed {seed}: {found.num_cases} cases, exit codes {dict(sorted(found.codes.items()))}", flush=True)
+            print(
+                f"seed {seed}: {found.num_cases} cases, exit codes {dict(sorted(found.codes.items()))}", flush=True
+            )
             if asked.seed is not None:
                 break
     for kind, count in sorted(kinds.items(), key=lambda item: -item[1]):

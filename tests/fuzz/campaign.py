@@ -26,7 +26,8 @@ class Finding:
     detail: str
 
     def __str__(self) -> str:
-        return f"{self.kind}\n  seed {self.seed}\n  rephaze {' '.join(map(repr, self.case.args))}\n  {self.case.how}\n{self.detail}"
+        called = " ".join(map(repr, self.case.args))
+        return f"{self.kind}\n  seed {self.seed}\n  rephaze {called}\n  {self.case.how}\n{self.detail}"
 
 
 @dataclass(slots=True)
@@ -96,7 +97,9 @@ def _wrong(case: Case, found: Outcome, before: dict[str, bytes], after: dict[str
         if raw:
             wrong.append((f"raw {raw.group()!a} on {name}: {case.args[0]}", text[:300]))
     if found.code == 0 and case.is_nonsense:
-        wrong.append((f"nonsense answered: {case.args[0]}, {re.sub(r'[0-9]+', 'N', case.how)[:60]}", found.out[:300]))
+        wrong.append(
+            (f"nonsense answered: {case.args[0]}, {re.sub(r'[0-9]+', 'N', case.how)[:60]}", found.out[:300])
+        )
     if found.code in (1, 2) and not found.err.strip() and "--json" not in case.args:
         wrong.append((f"no word on an error: {case.args[0]}", found.out[-300:]))
     if len(found.err.strip().splitlines()) > 3:

@@ -1,4 +1,4 @@
-"""Cases: a folder of sound files with one of them broken, and a command that reads it; or options that make no sense."""
+"""Cases: sound files with one of them broken, and a command that reads it; or options that make no sense."""
 
 import gzip
 import json
@@ -74,7 +74,9 @@ def _broken_file(rng: random.Random, folder: Path) -> Case:
     elif rng.random() < 0.8:
         mutant = mutate(rng, SOURCES[name]())
         for _ in range(rng.choice((0, 0, 0, 1, 3))):
-            further = mutate(rng, mutant.content) if isinstance(mutant.content, dict) and mutant.content else mutant
+            further = (
+                mutate(rng, mutant.content) if isinstance(mutant.content, dict) and mutant.content else mutant
+            )
             mutant = Mutant(further.content, f"{mutant.how}; {further.how}", False)
     else:
         content, how = break_bytes(rng, (folder / name).read_bytes())
@@ -93,7 +95,9 @@ def _broken_csv(rng: random.Random) -> Mutant:
     if way == "bytes":
         return Mutant(*break_bytes(rng, SOURCES["designs.csv"]().encode()))
     if way == "cell":
-        rows[at][cell] = rng.choice(("x", "1.5", "", "１", "1_0", "0x10", "\x1b[31m", "nan", "true", " ", "-4"))
+        rows[at][cell] = rng.choice(
+            ("x", "1.5", "", "\uff11", "1_0", "0x10", "\x1b[31m", "nan", "true", " ", "-4")
+        )
         is_nonsense = bool(at and rows[at][cell].strip())
     elif way == "number":
         rows[at][cell], is_nonsense = str(rng.choice(NUMBERS)), at == 0
@@ -162,10 +166,33 @@ def _odd_value(rng: random.Random, option: str) -> str:
     if option in ("--sample", "--budget"):
         return rng.choice(("-1", "0", "1", "x", "1e9"))
     if option in ("--out", "--html"):
-        names = ("page.html", "graph.json", "designs.csv", "run/run.db", "run", ".", "", "no/such/x.html", "new.html")
-        return rng.choice((*names, "new.csv", "a" * 300 + ".html", "[/x].html", "/dev/null", "chip.toml", "x\x1b[31m.html"))
-    files = ("graph.json", "chip.toml", "scenario.toml", "run.toml", "designs.csv", "run", "nowhere.toml", "system.toml")
-    return rng.choice((*files, *map(str, NUMBERS), *WORDS, "default", "coarse", "paper", "tpuv4", "tp=2,dp=x", "full"))
+        names = (
+            "page.html",
+            "graph.json",
+            "designs.csv",
+            "run/run.db",
+            "run",
+            ".",
+            "",
+            "no/such/x.html",
+            "new.html",
+        )
+        return rng.choice(
+            (*names, "new.csv", "a" * 300 + ".html", "[/x].html", "/dev/null", "chip.toml", "x\x1b[31m.html")
+        )
+    files = (
+        "graph.json",
+        "chip.toml",
+        "scenario.toml",
+        "run.toml",
+        "designs.csv",
+        "run",
+        "nowhere.toml",
+        "system.toml",
+    )
+    return rng.choice(
+        (*files, *map(str, NUMBERS), *WORDS, "default", "coarse", "paper", "tpuv4", "tp=2,dp=x", "full")
+    )
 
 
 def _app() -> typer.Typer:
@@ -176,7 +203,10 @@ def _app() -> typer.Typer:
 
 _ON_CHIP = ("--chip", "tpuv4")
 READERS: dict[str, tuple[tuple[str, ...], ...]] = {
-    "schedule.json": (("schedule", "schedule.json", "--time-limit", "0.5"), ("schedule", "schedule.json", "--solver", "ilp", "--time-limit", "0.5")),
+    "schedule.json": (
+        ("schedule", "schedule.json", "--time-limit", "0.5"),
+        ("schedule", "schedule.json", "--solver", "ilp", "--time-limit", "0.5"),
+    ),
     "gemm.json": (("estimate", "gemm.json"),),
     "problem1.json": (("place", "problem1.json"), ("place", "problem1.json", "--why", "tp=2")),
     "problem2.json": (("place", "problem2.json"), ("place", "problem2.json", "--why", "sharding=none")),
@@ -190,8 +220,15 @@ READERS: dict[str, tuple[tuple[str, ...], ...]] = {
         ("schedule", "graph.json", *_ON_CHIP, "--time-limit", "0.3"),
     ),
     "graph.json.gz": (("graph", "graph.json.gz"),),
-    "chip.toml": (("chips", "chip.toml"), ("bill", "chip.toml"), ("estimate", "graph.json", "--chip", "chip.toml")),
-    "chip.json": (("chips", "chip.json"), ("schedule", "graph.json", "--chip", "chip.json", "--time-limit", "0.3")),
+    "chip.toml": (
+        ("chips", "chip.toml"),
+        ("bill", "chip.toml"),
+        ("estimate", "graph.json", "--chip", "chip.toml"),
+    ),
+    "chip.json": (
+        ("chips", "chip.json"),
+        ("schedule", "graph.json", "--chip", "chip.json", "--time-limit", "0.3"),
+    ),
     "system.toml": (("bill", "tpuv4", "--system", "system.toml"),),
     "run.toml": (("search", "--config", "run.toml", "--workers", "1", "--time-limit", "0.3"),),
     "scenario.toml": (

@@ -8,11 +8,23 @@ import random
 from dataclasses import dataclass
 from typing import Any
 
-ESCAPES = ("\x1b]0;T\x07", "\x1b[31mred", "[/x]", "[bold]", "a\rb", "a\nb", "‮abc", "\x9b31m", "<script>", ":smile:", "\x00")
+ESCAPES = (
+    "\x1b]0;T\x07",
+    "\x1b[31mred",
+    "[/x]",
+    "[bold]",
+    "a\rb",
+    "a\nb",
+    "‮abc",
+    "\x9b31m",
+    "<script>",
+    ":smile:",
+    "\x00",
+)
 WORDS = ("", "x", "nope", "NaN", "true", "1", *ESCAPES, "ä" * 300, "x" * 2000)
 NUMBERS = (
-    0, -1, 1, 2, 3, 7, 10**9, 2**31, 2**53, 2**62, 2**63, -(2**63), 10**30, 10**400, 0.5, -0.5, 1e-320, 1e-9, 1e18, 1e24, 1e100,
-    1e308, -1e308, 0.1, 1.0000001,
+    0, -1, 1, 2, 3, 7, 10**9, 2**31, 2**53, 2**62, 2**63, -(2**63), 10**30, 10**400, 0.5, -0.5, 1e-320, 1e-9,
+    1e18, 1e24, 1e100, 1e308, -1e308, 0.1, 1.0000001,
 )  # fmt: skip
 FREE_TEXT = {"name", "target", "module", "title", "storage", "function", "base", "scenario", "models", "dtype"}
 """Fields whose text may be anything, or is looked up where the fuzzer cannot know."""
@@ -36,7 +48,23 @@ def mutate(rng: random.Random, data: Any) -> Mutant:
     changed = copy.deepcopy(data)
     places = list(_places(changed, ()))
     way = rng.choice(
-        ("kind", "kind", "number", "number", "number", "word", "word", "drop", "extra", "typo", "repeat", "empty", "deep", "grow", "swap")
+        (
+            "kind",
+            "kind",
+            "number",
+            "number",
+            "number",
+            "word",
+            "word",
+            "drop",
+            "extra",
+            "typo",
+            "repeat",
+            "empty",
+            "deep",
+            "grow",
+            "swap",
+        )
     )
     return _WAYS[way](rng, changed, places)
 
@@ -52,7 +80,9 @@ def break_bytes(rng: random.Random, content: bytes) -> tuple[bytes, str]:
     if way == "cut":
         return content[:at], f"cut at {at}"
     if way == "insert":
-        extra = rng.choice((b"\x00", b"\xff\xfe", b"\r", b"\n", b'"', b"[" * 1500, b"9" * 5000, b"x" * 140_000, b"\xc2", b","))
+        extra = rng.choice(
+            (b"\x00", b"\xff\xfe", b"\r", b"\n", b'"', b"[" * 1500, b"9" * 5000, b"x" * 140_000, b"\xc2", b",")
+        )
         return content[:at] + extra + content[at:], f"{extra[:4]!r} at {at}"
     if way == "double":
         return content + content, "doubled"
@@ -149,7 +179,9 @@ def _drop(rng: random.Random, data: Any, places: list[Any]) -> Mutant:
 
 def _extra(rng: random.Random, data: Any, places: list[Any]) -> Mutant:
     where, found = _object(rng, data, places)
-    key = rng.choice(("levelss", "x", "num_devicez", "\x1b]0;T\x07", "[/x]", "bytes_per_z", "__class__", "k" * 600))
+    key = rng.choice(
+        ("levelss", "x", "num_devicez", "\x1b]0;T\x07", "[/x]", "bytes_per_z", "__class__", "k" * 600)
+    )
     found[key] = rng.choice((1, "x", [], {}, None))
     return Mutant(data, f"{where}.{key[:20]!r} added", True)
 

@@ -53,7 +53,10 @@ PROBLEM_1 = {
     "cluster": {
         "num_devices": 4,
         "device_memory_bytes": 1e9,
-        "levels": [{"num_devices": 2, "bytes_per_s": 1e10}, {"num_devices": 4, "bytes_per_s": 1e9, "latency_s": 1e-6}],
+        "levels": [
+            {"num_devices": 2, "bytes_per_s": 1e10},
+            {"num_devices": 4, "bytes_per_s": 1e9, "latency_s": 1e-6},
+        ],
         "hbm_bytes_per_s": 1e12,
     },
     "training": {"global_batch": 8, "optimizer": "adam", "precision": "mixed", "recompute": "auto"},
@@ -131,7 +134,12 @@ PLAN_1 = {
 PLAN_2 = {
     "format": "rephaze.placement-plan/2",
     "problem": PROBLEM_2,
-    "plan": {"tp": 1, "dp": 2, "sharding": "weights", "stages": [{"layers": ["l0", "l1"], "keep": 0}, {"layers": ["l2"]}]},
+    "plan": {
+        "tp": 1,
+        "dp": 2,
+        "sharding": "weights",
+        "stages": [{"layers": ["l0", "l1"], "keep": 0}, {"layers": ["l2"]}],
+    },
 }
 
 CHIP = {"base": "tpuv4", "name": "mine", "num_tensor_cores": 4, "hbm_bytes_per_s": 1.2e12, "clock_hz": 1.0e9}
@@ -178,8 +186,7 @@ def scenario() -> dict[str, Any]:
 
 def graph() -> dict[str, Any]:
     """A tiny model, with one layer of each kind."""
-    found = json.loads(gzip.decompress((DATA / "tiny-gpt-fused.json.gz").read_bytes()))
-    return found
+    return json.loads(gzip.decompress((DATA / "tiny-gpt-fused.json.gz").read_bytes()))
 
 
 SOURCES: dict[str, Callable[[], Any]] = {

@@ -43,6 +43,6 @@ def test_the_page_holds_everything_once(solved, tmp_path):
 
 
 def test_a_path_that_cannot_be_written_is_a_user_error(solved, tmp_path):
+    (tmp_path / "file").touch()
     with pytest.raises(FileError, match="cannot be written"):
-        (tmp_path / "file").touch()
         write_gantt_html(tmp_path / "file" / "x.html", [("one", *solved)])
