@@ -18,6 +18,7 @@ from rephaze.api.full_plans import (
     place_full_problem,
     placed_full,
 )
+from rephaze.api.plan_rates import ModelOnChip
 from rephaze.api.plan_results import EvaluatedPlan, PlacedModel
 from rephaze.api.problem_files import BadProblem, answer_all
 from rephaze.api.schedules import OnStep, ignore_step
@@ -88,7 +89,8 @@ def place_model(
     on_chip = placement_on_chip(str(model), as_chip(chip), setting, show, limits=limits)
     on_step("placing")
     label = f"{model} on {chip.name if isinstance(chip, Chip) else chip}"
-    return _on_chip(label, on_chip, limits)
+    facts = ModelOnChip(model=str(model), attention=setting.attention, chip=as_chip(chip))
+    return replace(_on_chip(label, on_chip, limits), facts=facts)
 
 
 def _placed_in_full(
@@ -126,7 +128,8 @@ def _placed_in_full(
         return FullAnswer(
             label=label, status="infeasible", bound_s=math.inf, problem=on_chip.problem, reason=reason
         )
-    found = placed_full(label, on_chip.problem, limits)
+    facts = ModelOnChip(model=str(model), attention=scenario.attention, chip=chosen)
+    found = replace(placed_full(label, on_chip.problem, limits), facts=facts)
     if found.price is None or not on_chip.is_unproven:
         return found
     reason = unproven_said(found.reason, len(on_chip.unproven), on_chip.num_passes)
