@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 # Pins for repeatable runs; `pip install rephaze` itself needs only the ranges in pyproject.toml.
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
-.PHONY: search test lint unit test-pythons hooks bench attack attack-mutations clean
+.PHONY: search test lint unit test-pythons hooks bench attack attack-mutations clean fuzz
 
 # Ends with the chip, the plan, the certificate and the path of the report; each time a new run.
 search: $(VENV)/.core
@@ -54,6 +54,11 @@ attack: $(VENV)/.test
 # Puts known defects back, one at a time: the attack with fixed seeds must find each.
 attack-mutations: $(VENV)/.test
 	$(BIN)/pytest tests/attack/test_mutations.py -q
+
+# Broken input of every format to every command, in one process, with fresh seeds.
+FUZZ_MINUTES ?= 60
+fuzz: $(VENV)/.test
+	$(BIN)/python -m tests.fuzz --minutes $(FUZZ_MINUTES)
 
 $(BIN)/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \

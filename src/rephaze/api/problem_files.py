@@ -14,6 +14,8 @@ from rephaze.errors import FileError, RephazeError
 from rephaze.types.files import parse_json, read_text
 
 Problem = dict[str, Any]
+MAX_PROBLEMS = 100_000
+"""Lines of a ``.jsonl`` file."""
 
 
 class Answer(Protocol):
@@ -75,6 +77,9 @@ def _texts(path: Path) -> Iterator[tuple[str, str]]:
     if path.suffix != ".jsonl":
         yield path.name, text
         return
-    for number, line in enumerate(text.splitlines(), start=1):
+    lines = text.split("\n")
+    if len(lines) > MAX_PROBLEMS:
+        raise FileError(f"{path}: has {len(lines):,} lines; the most is {MAX_PROBLEMS:,}")
+    for number, line in enumerate(lines, start=1):
         if line.strip():
             yield f"{path.name} line {number}", line

@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from rephaze.types.quantities import Bytes, Name, Rate, Seconds
+from rephaze.types.quantities import MAX_CUTS, MAX_LAYERS, MAX_LINKS, Bytes, Name, Rate, Seconds
 
 
 class _Strict(BaseModel):
@@ -83,8 +83,8 @@ class GraphText(_Strict):
 
     tp: int
     microbatch: int = 1
-    layers: list[LayerText]
-    edges: list[EdgeText]
+    layers: list[LayerText] = Field(max_length=MAX_LAYERS)
+    edges: list[EdgeText] = Field(max_length=MAX_LINKS)
     tied: list[TiedText] = []
 
 
@@ -95,7 +95,7 @@ class ProblemText(_Strict):
     cost_model: Literal["paper", "1f1b"] = "1f1b"
     cluster: ClusterText
     training: TrainingText
-    graphs: list[GraphText]
+    graphs: list[GraphText] = Field(max_length=MAX_CUTS)
 
 
 class StageText(_Strict):

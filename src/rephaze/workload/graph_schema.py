@@ -8,7 +8,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 from typing_extensions import TypedDict  # pydantic refuses the one of ``typing`` before Python 3.12
 
 from rephaze.errors import SpecError
-from rephaze.types.quantities import Name
+from rephaze.types.quantities import MAX_LAYERS, MAX_LINKS, MAX_OPS, Name
 
 # Strict one by one: a file writes tuples as lists, which strict mode as a whole would refuse.
 Count = Annotated[int, Field(strict=True, ge=0, lt=2**62)]
@@ -92,7 +92,7 @@ class PassEntry(_Strict):
     """One direction of a layer."""
 
     tensors: list[TensorEntry]
-    ops: list[OpEntry]
+    ops: Annotated[list[OpEntry], Field(max_length=MAX_OPS)]
 
 
 class LayerEntry(_Strict):
@@ -130,6 +130,6 @@ class GraphFile(BaseModel):
     legal_tp: list[Positive]
     made_by: dict[str, str]
     layer_types: Annotated[list[LayerEntry], Field(min_length=1)]
-    layers: Annotated[list[tuple[Name, Name]], Field(min_length=1)]
-    edges: list[tuple[Count, Count, Size]]
+    layers: Annotated[list[tuple[Name, Name]], Field(min_length=1, max_length=MAX_LAYERS)]
+    edges: Annotated[list[tuple[Count, Count, Size]], Field(max_length=MAX_LINKS)]
     tied: list[TiedEntry]

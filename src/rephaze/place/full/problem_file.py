@@ -30,7 +30,7 @@ from rephaze.types.full import (
     Sharding,
 )
 from rephaze.types.placement import LayerLink, Optimizer, PrecisionPolicy, TiedWeights
-from rephaze.types.quantities import Bytes, Name, Rate, Seconds
+from rephaze.types.quantities import MAX_CUTS, MAX_LAYERS, MAX_LINKS, Bytes, Name, Rate, Seconds
 
 PROBLEM_FORMAT = "rephaze.placement-problem/2"
 PLAN_FORMAT = "rephaze.placement-plan/2"
@@ -112,8 +112,8 @@ class _GraphText(_Strict):
     etp: int = 1
     sp: bool = False
     microbatch: int = 1
-    layers: list[_LayerText] = Field(min_length=1)
-    edges: list[_EdgeText]
+    layers: list[_LayerText] = Field(min_length=1, max_length=MAX_LAYERS)
+    edges: list[_EdgeText] = Field(max_length=MAX_LINKS)
     tied: list[_TiedText] = []
     orders: list[str] = Field(default=["dp-outer", "pp-outer"], min_length=1)
 
@@ -124,7 +124,7 @@ class _ProblemText(_Strict):
     cluster: _ClusterText
     training: _TrainingText
     options: _OptionsText = _OptionsText()
-    graphs: list[_GraphText] = Field(min_length=1)
+    graphs: list[_GraphText] = Field(min_length=1, max_length=MAX_CUTS)
 
 
 class _StageText(_Strict):
