@@ -13,6 +13,7 @@ from rephaze.api.measured_chips import is_comparable
 from rephaze.api.run_details import keep_parts
 from rephaze.api.search_results import ChangedAnswers, ComparedBaselines, Exploration, shown_as
 from rephaze.errors import SpecError
+from rephaze.types.checks import check_count
 from rephaze.types.run_record import RunPart
 from rephaze.types.search import SearchSettings
 
@@ -67,6 +68,7 @@ def explore(
         should_stop: Asked all along; once True the search ends as at the time limit.
     """
     began = perf_counter()
+    _check_effort(num_workers, time_limit_s)
     from rephaze.search.cosearch import run_search
     from rephaze.search.settings import resolve_settings
 
@@ -123,6 +125,7 @@ def compare(
     """
     from rephaze.study.comparison import common_run, compare_baselines, read_run
 
+    _check_effort(num_workers, time_limit_s)
     recorded = [read_run(Path(folder)) for folder in runs]
     found = compare_baselines(
         _compared_settings(tuple(models), scenario, seed, recorded),
@@ -179,6 +182,7 @@ def sensitivity(
     from rephaze.study.comparison import read_run
     from rephaze.study.sensitivity import study_sensitivity
 
+    _check_effort(num_workers, time_limit_s)
     recorded = [] if run is None else [read_run(Path(run))]
     if recorded:
         if config is not None or any((changes or {}).values()):
@@ -211,6 +215,12 @@ def _keep_with_run(folder: Path, name: RunPart, part: Comparison | Sensitivity) 
         info = store.info()
     if is_comparable(info):
         keep_parts(folder, {name: part})
+
+
+def _check_effort(num_workers: int, time_limit_s: float) -> None:
+    check_count("num_workers", num_workers, at_most=1024)
+    if not time_limit_s >= 0:
+        raise SpecError("time_limit_s", time_limit_s, "must be zero or more", "leave it out for none")
 
 
 def _compared_settings(
