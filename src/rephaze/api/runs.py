@@ -12,7 +12,7 @@ from rephaze.api.search_results import BestDesign, Exploration, Tradeoffs, Verif
 from rephaze.errors import MissingExtraError, SpecError
 from rephaze.types.checks import check_choice
 from rephaze.types.launch import ExportTarget
-from rephaze.types.run_record import RunInfo
+from rephaze.types.run_record import Incumbent, RunInfo
 from rephaze.types.search import SearchSettings
 from rephaze.types.stopping import UNSTOPPED, StopSignal
 
@@ -75,6 +75,14 @@ class Run(Shown):
         with RunStore.read(self.folder) as store:
             found = store.result()
             return None if found is None else shown_as(Exploration, found, settings=store.info().settings)
+
+    @property
+    def incumbents(self) -> tuple[Incumbent, ...]:
+        """How the best answer and the bound moved, also while the search goes on."""
+        from rephaze.store.run_store import RunStore
+
+        with RunStore.read(self.folder) as store:
+            return tuple(store.incumbents())
 
     @property
     def best(self) -> BestDesign | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from importlib.resources import files
 from statistics import fmean
 
@@ -22,9 +23,17 @@ def paper_page(found: PaperReproduction) -> str:
         source=found.claims.source,
         claims=_claims_table(found),
         settings="\n".join(_section(one) for one in found.settings),
+        left_out=_left_out(found.left_out),
         minutes=f"{found.search_s / 60.0:.0f}",
         workers=found.num_workers,
     )
+
+
+def _left_out(names: Sequence[str]) -> str:
+    if not names:
+        return ""
+    named = ", ".join(f"`{name}`" for name in names)
+    return f"\nNot on this page, since the command was not asked for it: {named}.\n"
 
 
 def _claims_table(found: PaperReproduction) -> str:
@@ -47,7 +56,10 @@ def _claim_cell(check: ClaimCheck) -> str:
 
 def _section(found: SettingFindings) -> str:
     scenario = found.comparison.settings.scenario
-    parts = [f"## {found.name}: {scenario.title}\n", _headline(found.common, scenario.space.area_limit_um2)]
+    parts = [
+        f"## Setting `{found.name}`: {scenario.title}\n",
+        _headline(found.common, scenario.space.area_limit_um2),
+    ]
     parts += ["", _models_table(found)]
     if found.own:
         parts += ["", "Each model's own chip:", "", _own_table(found)]

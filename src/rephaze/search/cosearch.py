@@ -24,8 +24,9 @@ from rephaze.search.near_best import settle_near_best
 from rephaze.search.progress import BestShown, OnProgress, SearchClock, SearchProgress
 from rephaze.search.provenance import versions_of
 from rephaze.search.reasons import UNPREPARED, why_nothing_listed, why_unproven
+from rephaze.search.system_evaluator import box_evaluator
 from rephaze.search.systems import listed_systems
-from rephaze.search.workers.base import Workers, make_evaluator
+from rephaze.search.workers.base import Workers
 from rephaze.search.workers.start import start_workers
 from rephaze.store.opening import is_run
 from rephaze.store.run_store import RunStore
@@ -77,7 +78,7 @@ def run_search(
     stop = StopSignal(began + time_limit_s, should_stop)
     try:
         later = stop.later(PREPARATION_GRACE_S)
-        evaluator = make_evaluator(settings, later)
+        evaluator = box_evaluator(settings, later) if searches_boxes(settings) else SpaceEvaluator(settings, later)
     except StoppedError:
         return _unprepared(settings, folder, resume, began)
     store = _open(folder, resume, settings)

@@ -130,10 +130,10 @@ MIGRATIONS: tuple[Migration, ...] = (
                 system INTEGER PRIMARY KEY,
                 clock_hz REAL NOT NULL,
                 hbm TEXT NOT NULL,
-                hbm_layers INTEGER NOT NULL,
+                num_hbm_layers INTEGER NOT NULL,
                 num_inside_links REAL NOT NULL,
                 num_outside_links REAL NOT NULL,
-                node_size INTEGER NOT NULL,
+                num_node_chips INTEGER NOT NULL,
                 num_chips INTEGER NOT NULL
             )""",
         ),
@@ -156,6 +156,10 @@ MIGRATIONS: tuple[Migration, ...] = (
             "ALTER TABLE sessions ADD COLUMN settings_digest TEXT",
             "ALTER TABLE sessions ADD COLUMN elapsed_s REAL NOT NULL DEFAULT 0",
         ),
+    ),
+    Migration(
+        name="parts beside the answer",
+        statements=("CREATE TABLE parts (name TEXT PRIMARY KEY, part TEXT NOT NULL)",),
     ),
 )
 

@@ -59,6 +59,21 @@ def test_a_second_call_reads_what_is_proven(kept):
     assert found.search_s > 0
 
 
+def test_settings_of_single_models_go_with_those_that_ask_for_them(kept):
+    folder, found = kept
+    other = replace(SMALL, name="other", models=("gpt2-xl",))
+    same = replace(SMALL, models=("bert-large",))
+    asked = reproduce_paper(
+        folder,
+        models=["bert-large"],
+        settings=[other, same],
+        num_workers=1,
+        time_limit_s=600.0,
+        on_step=lambda _step, _progress: None,
+    )
+    assert asked.settings == found.settings
+
+
 def test_a_folder_of_another_search_is_refused(kept):
     folder, _ = kept
     other = replace(SMALL, changes=CHANGES | {"training": CHANGES["training"] | {"recompute": ["none"]}})
@@ -103,6 +118,24 @@ def test_verdicts_follow_the_figures(kept):
     small = replace(setting, common=replace(setting.common, chip=replace(setting.common.chip, tensor_width=64)))
     assert verdict("large tensor cores")
     assert not verdict("large tensor cores", setting=small)
+
+
+def test_memory_suffices_if_hardly_anything_is_lost_without_more(kept):
+    _, found = kept
+    (setting,) = found.settings
+    (plan,) = setting.common.plans
+    large = replace(setting, common=replace(setting.common, plans=(replace(plan, hbm_bytes=80 * 2**30),)))
+
+    def check(factor):
+        plans = (replace(plan, samples_per_s=factor * plan.samples_per_s),)
+        less = replace(setting.comparison.references[0].answer, plans=plans)
+        checks = checked_claims(replace(large, with_published_memory=less), found.claims)
+        return next(one for one in checks if one.claim == "memory suffices")
+
+    assert check(0.99).holds
+    assert not check(0.9).holds
+    assert "no model loses more than 10.0%" in check(0.9).found
+    assert not next(one for one in checked_claims(large, found.claims) if one.claim == "memory suffices").holds
 
 
 def test_without_a_chip_there_is_one_line_with_the_reason(kept):
