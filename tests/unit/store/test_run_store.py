@@ -401,6 +401,15 @@ def test_a_run_of_the_first_format_can_be_annotated(folder, settings, versions, 
         assert len(opened.known_chips()) == 1
 
 
+def test_a_run_from_before_systems_opens_without_any(folder, settings, versions, monkeypatch):
+    before = [migration.name for migration in schema.MIGRATIONS].index("systems")
+    with monkeypatch.context() as earlier:
+        earlier.setattr(schema, "MIGRATIONS", schema.MIGRATIONS[:before])
+        RunStore.create(folder, settings, versions).close()
+    with RunStore.read(folder) as opened:
+        assert opened.systems() == ()
+
+
 def test_there_is_nothing_to_annotate_without_a_run(tmp_path):
     with pytest.raises(RunError):
         RunStore.annotate(tmp_path)
