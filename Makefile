@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 # Pins for repeatable runs; `pip install rephaze` itself needs only the ranges in pyproject.toml.
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
-.PHONY: search docs test lint unit test-pythons hooks bench attack attack-mutations soak tampering clean
+.PHONY: search docs test lint unit test-pythons hooks bench attack attack-mutations soak tampering fuzz clean
 
 # Ends with the chip, the plan, the certificate and the path of the report; each time a new run.
 search: $(VENV)/.core
@@ -68,6 +68,11 @@ soak: $(VENV)/.test
 # Tampers recorded runs in every way there is, and writes what told it into docs/verify.md.
 tampering: $(VENV)/.test
 	$(BIN)/python -m tests.tampering
+
+# Broken input of every format to every command, in one process, with fresh seeds.
+FUZZ_MINUTES ?= 60
+fuzz: $(VENV)/.test
+	$(BIN)/python -m tests.fuzz --minutes $(FUZZ_MINUTES)
 
 $(BIN)/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \

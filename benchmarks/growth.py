@@ -28,10 +28,10 @@ from typing import Any
 
 import rephaze
 from growth_text import page
-from rephaze.search.workers.warmup import warm_all
 from rephaze.types.graph import LayerEdge, ModelGraph
 from rephaze.types.scenario import Scenario
 from rephaze.workload.graph_file import write_graph
+from warm_kernels import warm_all
 
 ROOT = Path(__file__).parents[1]
 CASES = Path(__file__).parent / "data" / "growth.jsonl"
@@ -44,9 +44,9 @@ DEVICES = (64, 256, 1024, 4096, 16384)
 BLOCKS = (16, 32, 64, 128)
 PLAN_STEPS = ("degrees", "microbatches", "sharding", "schedules", "context", "all")
 SPACES = {
-    "coarse, an eighth": {"num_vector_cores": [2], "vector_lanes": [512, 2048], "num_hbm_stacks": [2, 4, 6]},
-    "coarse, a quarter": {"num_vector_cores": [2, 4], "vector_lanes": [512, 2048], "num_hbm_stacks": [2, 4, 6]},
-    "coarse, half": {"num_vector_cores": [1, 2, 4, 8], "vector_lanes": [512, 2048], "num_hbm_stacks": [2, 4, 6]},
+    "coarse, 5 %": {"num_vector_cores": [2], "vector_lanes": [512, 2048], "num_hbm_stacks": [2, 4, 6]},
+    "coarse, 10 %": {"num_vector_cores": [2, 4], "vector_lanes": [512, 2048], "num_hbm_stacks": [2, 4, 6]},
+    "coarse, 20 %": {"num_vector_cores": [1, 2, 4, 8], "vector_lanes": [512, 2048], "num_hbm_stacks": [2, 4, 6]},
     "coarse": {},
 }
 
@@ -153,7 +153,7 @@ def of_chips(at: str) -> Callable[[], Measured]:
 
 
 def of_models(at: str) -> Callable[[], Measured]:
-    return searching(MODELS[: int(at)], SPACES["coarse, an eighth"])
+    return searching(MODELS[: int(at)], SPACES["coarse, 5 %"])
 
 
 def of_plan_options(at: str) -> Callable[[], Measured]:

@@ -19,7 +19,7 @@ TOLD = {
     "devices, 1f1b": (
         "Chips in the cluster, cost model `1f1b`",
         "`rephaze place llama2-7b --chip tpuv4` in scenario `coarse`, four samples a chip in a batch. Layers\n"
-        "are mapped and scheduled once, whatever the cluster is; what grows is the placement program.",
+        "are mapped and scheduled once, whatever the cluster is, and that is most of the cost.",
     ),
     "devices, full": (
         "Chips in the cluster, cost model `full`",
@@ -35,12 +35,12 @@ TOLD = {
         "Chips of the space",
         "`rephaze search bert-large` over parts of scenario `coarse`, proven. Bounds are computed for many\n"
         "chips at once and few chips are solved. Spaces of more than 200,000 grid points are searched by boxes\n"
-        "([search.md](search.md)).",
+        "([search.md](search.md)), whose cost `benchmarks/fine_steps.py` measures.",
     ),
     "models": (
         "Models that share a chip",
-        "One chip for the first k of bert-large, gpt2-xl, llama2-7b, megatron-gpt2-8.3b over an eighth of\n"
-        "scenario `coarse`, proven. Models differ in what they cost; bounds of all must fall below one answer.",
+        "One chip for the first k of bert-large, gpt2-xl, llama2-7b, megatron-gpt2-8.3b over a twentieth\n"
+        "of scenario `coarse`, proven. Models differ in what they cost; bounds of all must fall below one answer.",
     ),
     "plan options": (
         "Choices of a plan",

@@ -139,16 +139,16 @@ def _ranking(found: Validation) -> str:
                 one.group,
                 str(one.num_plans),
                 f"{one.tau:.2f}",
-                _percent(one.regret),
-                _percent(one.regret_of_three),
+                _percent(one.regret_share),
+                _percent(one.regret_of_three_share),
             )
         )
     return "\n".join(lines)
 
 
 def _ranking_line(name: str, groups: list[GroupRanking]) -> str:
-    regrets = [one.regret for one in groups]
-    three = [one.regret_of_three for one in groups]
+    regrets = [one.regret_share for one in groups]
+    three = [one.regret_of_three_share for one in groups]
     return (
         f"{name}, {len(groups)} groups: tau {median(one.tau for one in groups):.2f} in the median; the plan we "
         f"would pick is {_percent(median(regrets))} % slower than the best measured one in the median, "
@@ -181,7 +181,7 @@ def _worst(found: Validation) -> str:
 
 
 def _worst_line(row: ValidatedRow) -> str:
-    return _row(_percent(row.error), f"{row.measured_s:.3g}", row.source, row.model, row.chip, row.plan)
+    return _row(_percent(row.error), f"{row.measured_s:.3g}", row.source, row.model, row.machine, row.plan)
 
 
 def _unmodelled(found: Validation) -> str:

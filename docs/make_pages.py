@@ -18,7 +18,7 @@ NAMES = {"README.md": "index.md", "CONTRIBUTING.md": "contributing.md", "CHANGEL
 TITLES = (
     ("Start", "index"), ("Tutorial", "tutorial"), ("Questions", "questions"), ("Bring your own", "bring-your-own"),
     ("Exports", "exports"), ("In a browser", "serve"), ("Plans", "plans"), ("Best plans", "best-plans"),
-    ("Placement", "placement"), ("Search", "search"), ("Proof", "proof"), ("Comparisons", "compare"),
+    ("Placement", "placement"), ("Search", "search"), ("Proof", "proof"), ("Verification", "verify"), ("Comparisons", "compare"), ("The paper", "paper"), ("NEST", "nest"), ("Performance", "performance"),
     ("Workloads", "workloads"), ("Hardware", "hardware"), ("Estimates", "how-it-works"), ("Scheduling", "scheduling"),
     ("Run stores", "run-store"), ("Limits", "limits"), ("Glossary", "glossary"), ("Architecture", "architecture"),
 )  # fmt: skip

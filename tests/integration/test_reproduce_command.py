@@ -6,7 +6,7 @@ import pytest
 from typer.testing import CliRunner
 
 from rephaze.cli.main import app
-from rephaze.study import paper_runs
+from rephaze.study import paper_claims, paper_runs
 from rephaze.study.paper_runs import PaperSetting
 
 RUNNER = CliRunner()
@@ -50,7 +50,8 @@ def test_nest_writes_its_page_and_keeps_cells(tmp_path):
 
 def test_paper_writes_every_claim_of_every_setting(tmp_path, monkeypatch):
     small = PaperSetting(name="paper", scenario="paper", num_tried=2, changes=CHANGES)
-    monkeypatch.setattr(paper_runs, "PAPER_SETTINGS", (small,))
+    for module in (paper_runs, paper_claims):
+        monkeypatch.setattr(module, "PAPER_SETTINGS", (small,))
     page = tmp_path / "paper.md"
     options = ("paper", "--out", tmp_path / "kept", "--page", page, "--model", "bert-large", "--workers", 1)
     found = json.loads(called(*options, "--json").stdout)
@@ -61,6 +62,7 @@ def test_paper_writes_every_claim_of_every_setting(tmp_path, monkeypatch):
     for check in setting["claims"]:
         assert f"| {check['claim']} | {check['published']} | {check['found']}" in text
     assert "paper's heuristic" in text
+    assert "Not on this page" not in text
     assert "Each model's own chip" in text
 
 

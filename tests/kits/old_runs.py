@@ -7,7 +7,13 @@ from pathlib import Path
 from rephaze.store.schema import DB_NAME
 
 ADDED_LATER = {"run": ("digests_since", "num_sessions"), "sessions": ("settings_digest", "elapsed_s")}
-TABLES_ADDED_LATER = {4: ("digests",), 3: ("systems",), 2: ("closed_boxes", "open_boxes"), 1: ("known_chips",)}
+TABLES_ADDED_LATER = {
+    5: ("parts",),
+    4: ("digests",),
+    3: ("systems",),
+    2: ("closed_boxes", "open_boxes"),
+    1: ("known_chips",),
+}
 
 
 def edited(folder: Path, *statements: str, parameters: tuple = ()) -> None:

@@ -13,7 +13,7 @@ from rephaze.store.run_store import RunStore
 from rephaze.verify.run_check import verify_run
 
 DATA = Path(__file__).parents[1] / "data"
-REPHAZE = (sys.executable, "-c", "from rephaze.cli.main import run; run()")
+REPHAZE = (sys.executable, "-m", "rephaze")
 CONFIG = """
 scenario = "coarse"
 [search]

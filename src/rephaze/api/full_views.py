@@ -22,6 +22,7 @@ def answer_blocks(found: FullAnswer) -> list[Block]:
     else:
         blocks = [
             f"{found.label}: {_headline(found, found.price)}",
+            *([] if found.rates is None else [found.rates.sentence]),
             *_not_proven(found),
             replay_sentence(found.replay.batch_s, found.replay_note),
             _stage_table(found.graph, found.price),

@@ -41,7 +41,10 @@ def reproduce(
         list[str] | None, typer.Option(help="Only this model; give it again for more. All unless given.")
     ] = None,
     setting: Annotated[
-        list[str] | None, typer.Option(help="Of paper: only this setting (paper, 'paper, mixed units', default).")
+        list[str] | None,
+        typer.Option(
+            help="Of paper: only this setting (paper, 'paper, mixed units', 'default, gpt2-xl', default)."
+        ),
     ] = None,
     max_chips: Annotated[int | None, typer.Option(help="Of nest: leave larger clusters out.", min=1)] = None,
     time_limit: Annotated[

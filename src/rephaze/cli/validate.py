@@ -90,7 +90,7 @@ def _show_ranking(found: Validation) -> None:
     for name in ("group", "plans", "tau", "regret %", "of three %", "we would pick"):
         table.add_column(name, justify="left" if name in ("group", "we would pick") else "right")
     for one in found.ranking:
-        figures = (f"{one.tau:.2f}", f"{100 * one.regret:.1f}", f"{100 * one.regret_of_three:.1f}")
+        figures = (f"{one.tau:.2f}", f"{100 * one.regret_share:.1f}", f"{100 * one.regret_of_three_share:.1f}")
         table.add_row(one.group, str(one.num_plans), *figures, one.pick)
     stdout.print(table)
 

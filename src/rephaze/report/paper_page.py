@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from importlib.resources import files
 from statistics import fmean
 
@@ -22,9 +23,17 @@ def paper_page(found: PaperReproduction) -> str:
         source=found.claims.source,
         claims=_claims_table(found),
         settings="\n".join(_section(one) for one in found.settings),
+        left_out=_left_out(found.left_out),
         minutes=f"{found.search_s / 60.0:.0f}",
         workers=found.num_workers,
     )
+
+
+def _left_out(names: Sequence[str]) -> str:
+    if not names:
+        return ""
+    named = ", ".join(f"`{name}`" for name in names)
+    return f"\nNot on this page, since the command was not asked for it: {named}.\n"
 
 
 def _claims_table(found: PaperReproduction) -> str:

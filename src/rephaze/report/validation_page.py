@@ -42,7 +42,7 @@ def _scatter(rows: list[ValidatedRow]) -> str:
             y=[row.predicted_s for row in mine],
             mode="markers",
             name=source,
-            text=[f"{row.model} on {row.chip}: {row.plan}" for row in mine],
+            text=[f"{row.model} on {row.machine}: {row.plan}" for row in mine],
         )
     ends = [min(row.measured_s or 1 for row in rows), max(row.measured_s or 1 for row in rows)]
     figure.add_scatter(x=ends, y=ends, mode="lines", name="equal", line={"color": "black", "width": 1})
@@ -83,7 +83,7 @@ def _worst(rows: list[ValidatedRow]) -> str:
     lines = "".join(
         f"<tr><td class='n'>{100 * (row.error or 0.0):+.0f} %</td><td class='n'>{row.measured_s:.3g}</td>"
         f"<td class='n'>{row.predicted_s:.3g}</td><td>{escape(row.source)}</td><td>{escape(row.model)}</td>"
-        f"<td>{escape(row.chip)}</td><td>{escape(row.plan)}</td></tr>"
+        f"<td>{escape(row.machine)}</td><td>{escape(row.plan)}</td></tr>"
         for row in worst
     )
     heads = "".join(

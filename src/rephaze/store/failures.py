@@ -9,6 +9,7 @@ from pathlib import Path
 
 from rephaze.errors import RunError
 
+_MAX_CHARS = 200
 _KEPT = "what was recorded before is kept"
 # By primary result code; the text follows "FOLDER: cannot DO: ".
 _SAID = {
@@ -44,4 +45,4 @@ def reported(folder: Path, doing: str) -> Iterator[None]:
 
 
 def _one_line(error: object) -> str:
-    return " ".join(str(error).split())
+    return " ".join(str(error).split())[:_MAX_CHARS]

@@ -12,12 +12,12 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import fields
 from pathlib import Path
-from typing import Any, Self, get_type_hints
+from typing import Any, Self, TypeVar, get_type_hints
 
 import numpy as np
 from numpy.typing import NDArray
 
-from rephaze.errors import RunError
+from rephaze.errors import FileError, RunError
 from rephaze.store.box_text import ranges_of
 from rephaze.store.digests import check_digests
 from rephaze.store.failures import reported
@@ -33,6 +33,7 @@ from rephaze.types.run_record import (
     Incumbent,
     RecordedDigests,
     RunInfo,
+    RunPart,
     RunSession,
     RunVersions,
 )
@@ -41,6 +42,7 @@ from rephaze.types.system import ListedSystem
 
 ALL_MODELS = -1
 """In the bounds' table: bounds on the objective over all models."""
+PartT = TypeVar("PartT")
 CHIP_FIELDS = tuple(field.name for field in fields(ChipTable))
 SYSTEM_FIELDS = tuple(field.name for field in fields(ListedSystem))
 _REAL_ENDINGS = ("_per_s", "_hz", "_per_cycle", "_um2")
@@ -290,6 +292,21 @@ class RunReader:
                 if columns != [one.chip.name, one.objective, one.bound]:
                     raise ValueError(f"the answer of chip {columns[0]!r} and its columns differ")
             return found
+
+    def part(self, name: RunPart, kind: type[PartT]) -> PartT | None:
+        """What was worked out beside the answer under this name, as a record of that kind; None if nothing was.
+
+        A part of another version of rephaze that no longer fits its record counts as none: it can be worked out
+        again.
+        """
+        with self._reading():
+            row = self._connection.execute("SELECT part FROM parts WHERE name = ?", (str(name),)).fetchone()
+        if row is None:
+            return None
+        try:
+            return from_json(kind, json.loads(row[0]))
+        except FileError:
+            return None
 
     @contextmanager
     def _reading(self) -> Iterator[None]:

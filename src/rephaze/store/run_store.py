@@ -33,7 +33,7 @@ from rephaze.store.schema import DatabaseState, inspect, migrate
 from rephaze.types.boxes import ClosedBox, OpenBox
 from rephaze.types.chip import ChipTable, FloatColumn
 from rephaze.types.comparison import ChipAnswer
-from rephaze.types.run_record import BoundTable, Incumbent, RunVersions
+from rephaze.types.run_record import BoundTable, Incumbent, RunPart, RunVersions
 from rephaze.types.search import Evaluation, SearchResult, SearchSettings
 from rephaze.types.system import ListedSystem
 
@@ -364,6 +364,7 @@ class RunStore(RunReader):
         elapsed_s, self._elapsed_s = self._elapsed_s, None
         try:
             with self._transaction("record the result") as connection:
+                self._drop_parts_unless(result)
                 connection.execute(
                     "INSERT OR REPLACE INTO result (id, status, objective, bound, result, recorded_at) "
                     "VALUES (1, ?, ?, ?, ?, ?)",
@@ -384,6 +385,19 @@ class RunStore(RunReader):
             connection.executemany(
                 "INSERT OR REPLACE INTO known_chips (name, objective, bound, answer) VALUES (?, ?, ?, ?)", rows
             )
+
+    def record_part(self, name: RunPart, record: object) -> None:
+        """Keep what was worked out beside the answer, in place of an earlier record of the same name."""
+        with self._transaction(f"record {name}") as connection:
+            connection.execute(
+                "INSERT OR REPLACE INTO parts (name, part) VALUES (?, ?)", (str(name), json_text(to_json(record)))
+            )
+
+    def _drop_parts_unless(self, result: SearchResult) -> None:
+        """Parts are about an answer: they go when another one comes."""
+        held = self.result()
+        if held is None or (held.chip, held.plans) != (result.chip, result.plans):
+            self._connection.execute("DELETE FROM parts")
 
     def _bound_name_id(self, name: str) -> int:
         self._connection.execute("INSERT OR IGNORE INTO bound_names (name) VALUES (?)", (name,))

@@ -157,6 +157,10 @@ MIGRATIONS: tuple[Migration, ...] = (
             "ALTER TABLE sessions ADD COLUMN elapsed_s REAL NOT NULL DEFAULT 0",
         ),
     ),
+    Migration(
+        name="parts beside the answer",
+        statements=("CREATE TABLE parts (name TEXT PRIMARY KEY, part TEXT NOT NULL)",),
+    ),
 )
 
 

@@ -55,16 +55,20 @@ def reproduce_paper(
     claims = published_claims()
     runs = PaperRuns(folder, num_workers, time_limit_s, on_step)
     found = []
+    asked = models or claims.models
+    # Settings of single models go with those that ask for them.
+    settings = [one for one in settings if not one.models or set(one.models) <= set(asked)]
     for position, setting in enumerate(settings):
         # The last setting may take whatever is left; those before it end long before their part is used up.
         share = 1.0 / (len(settings) - position)
-        found.append(runs.findings(setting, models or claims.models, share, int(claims.hbm_gib * GIB)))
+        found.append(runs.findings(setting, setting.models or asked, share, int(claims.hbm_gib * GIB)))
     return PaperReproduction(
         claims=claims,
         settings=tuple(found),
         checks={one.name: tuple(checked_claims(one, claims)) for one in found},
         num_workers=num_workers,
         search_s=total_search_s(found),
+        left_out=tuple(one.name for one in PAPER_SETTINGS if one.name not in {done.name for done in found}),
     )
 
 

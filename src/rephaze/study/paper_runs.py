@@ -45,6 +45,8 @@ class PaperSetting:
     """Search each model's own chip too."""
     num_tried: int = 0
     """Chips each searching baseline may look at; 0: none of these baselines."""
+    models: tuple[str, ...] = ()
+    """Only these, in place of all."""
     changes: dict[str, dict[str, Any]] = field(default_factory=dict)
     """Of single fields of the scenario, by section."""
 
@@ -59,6 +61,8 @@ class PaperSetting:
 PAPER_SETTINGS = (
     PaperSetting(name="paper", scenario="paper", num_tried=16),
     PaperSetting(name="paper, mixed units", scenario="paper", links_factor=MIXED_UNITS, with_own=False),
+    # One model alone is proven soon, whatever the time leaves of all together.
+    PaperSetting(name="default, gpt2-xl", scenario="default", models=("gpt2-xl",), with_own=False),
     PaperSetting(name="default", scenario="default"),
 )
 

@@ -76,14 +76,17 @@ def load_machines() -> dict[str, Machine]:
 
 
 def find_machine(chip: str, network: str = "") -> Machine | None:
-    """The machine that a table calls so; None where there is none. A stated rate of the network counts."""
+    """The machine that a table calls so; None where there is none (cards in slots have other rates).
+
+    A stated rate of the network counts.
+    """
     starts = [
         (len(start), name)
         for name, one in load_machines().items()
         for start in one.chips
         if chip.startswith(start)
     ]
-    if not starts:
+    if not starts or "PCIe" in chip:
         return None
     machine = load_machines()[max(starts)[1]]
     bytes_per_s = _stated_network(chip + "; " + network, machine)

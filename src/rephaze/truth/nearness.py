@@ -87,10 +87,10 @@ def expected_error(family: str | None, features: PlanFeatures) -> ExpectedError 
         num_rows=len(near),
         family=family,
         sources=tuple(sorted({run.source for _, _, run, _ in near})),
-        measured_over_ideal_low=float(np.quantile(ratios, 0.1)),
-        measured_over_ideal=median(ratios.tolist()),
-        measured_over_ideal_high=float(np.quantile(ratios, 0.9)),
-        calibrated_error=fmean(errors),
+        measured_over_ideal_low_ratio=float(np.quantile(ratios, 0.1)),
+        measured_over_ideal_ratio=median(ratios.tolist()),
+        measured_over_ideal_high_ratio=float(np.quantile(ratios, 0.9)),
+        calibrated_error_share=fmean(errors),
     )
 
 
@@ -105,7 +105,7 @@ def stability(times_s: Sequence[float], plans: Sequence[PlanFeatures]) -> Stabil
     errors = draws @ (vectors * np.sqrt(np.maximum(values, 0.0))).T
     times = np.array(times_s) * np.exp(errors)
     share = float(np.mean(times[:, 0] <= NEAR_BEST * times.min(axis=1)))
-    return Stability(num_plans=len(plans), num_draws=NUM_DRAWS, share_near_best=share, spread=spread)
+    return Stability(num_plans=len(plans), num_draws=NUM_DRAWS, near_best_share=share, spread_factor=spread)
 
 
 @cache

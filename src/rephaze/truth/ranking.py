@@ -31,8 +31,8 @@ def _ranking(name: str, rows: list[ValidatedRow]) -> GroupRanking:
         group=name,
         num_plans=len(rows),
         tau=kendall_tau(measured, predicted),
-        regret=measured[order[0]] / best - 1,
-        regret_of_three=min(measured[at] for at in order[:3]) / best - 1,
+        regret_share=measured[order[0]] / best - 1,
+        regret_of_three_share=min(measured[at] for at in order[:3]) / best - 1,
         pick=rows[order[0]].plan,
         best=rows[measured.index(best)].plan,
     )

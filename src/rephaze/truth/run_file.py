@@ -272,7 +272,7 @@ def _shape(row: _Row) -> tuple[ModelShape, str]:
         is_gated=is_gated,
         is_tied=is_tied and not model.startswith(("GPT3-", "Nemotron")),
         is_causal="BERT" not in model,
-        is_parallel="parallel block" in row.text("notes"),
+        is_parallel=kind == "palm" or "parallel block" in row.text("notes"),
         window=window,
         num_windowed_blocks=windowed,
         packed_share=0.5 if packed else 1.0,
@@ -280,6 +280,8 @@ def _shape(row: _Row) -> tuple[ModelShape, str]:
         latent=latent,
         num_extra_blocks=1 if "MTP layer" in row.text("remark") + row.text("notes") else 0,
     )
+    if row.text("precision").lower() in ("fp32", "tf32"):
+        return shape, f"products in {row.text('precision')} have no rate here"
     if "LoRA" in row.text("notes") + row.text("model"):
         return shape, "only part of the weights is trained"
     if row.text("model").startswith("T5"):
@@ -340,6 +342,8 @@ def _plan(row: _Row) -> tuple[RunPlan, str]:
     sharding, group = _sharding(row, cp * dp)
     slices = re.search(r"\w+=(\d+) DCN", row.text("sharding"))
     recompute, kept = _recompute(row)
+    if recompute not in RECOMPUTES:
+        reason = reason or f"what recompute {recompute} keeps is not known"
     stated_mb = row.text("microbatch")
     local = row.note(r"local batch (\d+)")
     if not stated_mb and local and row.text("source").startswith("torchtitan"):
@@ -374,11 +378,11 @@ def _is_sequence_parallel(row: _Row) -> bool:
 def _sharding(row: _Row, replicas: int) -> tuple[str, int]:
     zero, stated = row.text("zero").lower(), row.text("sharding")
     kind = "none"
-    if zero in ("3", "fsdp", "fsdp2"):
+    if "3" in zero or "fsdp" in zero:
         kind = "weights"
-    elif zero == "2":
+    elif "2" in zero:
         kind = "gradients"
-    elif zero in ("1", "distopt(1)") or (not zero and not row.text("seq_parallel")):
+    elif "1" in zero or "dist" in zero or (not zero and not row.text("seq_parallel")):
         kind = "optimizer"
     if kind == "none" or replicas == 1:
         return "none", 1
@@ -395,6 +399,7 @@ def _sharding(row: _Row, replicas: int) -> tuple[str, int]:
     return (kind, group) if group > 1 else ("none", 1)
 
 
+RECOMPUTES = ("none", "full", "attention", "half", "alternate", "policy", "modules")
 POLICY_KEEPS = {
     "minimal": ("qkv", "attention_out", "ffn_in", "ffn_out"),
     "save_dot_except_mlpwi": ("qkv", "attention_out", "ffn_out"),
@@ -443,8 +448,8 @@ def _recompute(row: _Row) -> tuple[str, tuple[str, ...]]:
         if "MLP block" in notes:
             return "policy", ("qkv", "attention", "attention_out", "ffn_out")
         return "policy", POLICY_KEEPS["minimal"]
-    if stated in ("full", "none"):
-        return stated, ()
+    if stated in ("full", "block", "uniform", "none"):
+        return "none" if stated == "none" else "full", ()
     if source.startswith("MegaScale"):
         return "attention", ()
-    return "none", ()
+    return stated or "none", ()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, fields
 from functools import cache
 from importlib.resources import files
 from typing import Any
@@ -50,21 +49,3 @@ def run_of_record(record: dict[str, Any], line: int) -> MeasuredRun:
         is_sweep=record.get("is_sweep", False),
         facts=record.get("facts", {}),
     )
-
-
-def record_of_run(run: MeasuredRun, cited: str, code: str, facts: dict[str, str]) -> dict[str, Any]:
-    """One line of the file: a run, where it is published, and the words about its code that decide times."""
-    shape = _stated(run.shape)
-    record: dict[str, Any] = {"source": run.source, "cited": cited, "model": run.model, "chip": run.chip}
-    record |= {"shape": shape, "plan": _stated(run.plan), "global_batch": run.global_batch, "bits": run.bits}
-    record |= {"is_fused": run.is_fused, "measured_s": run.measured_s}
-    extra = {"measured_bytes": run.measured_bytes, "group": run.group, "code": code, "facts": facts}
-    if run.is_sweep:
-        extra["is_sweep"] = True
-    return record | {name: value for name, value in extra.items() if value}
-
-
-def _stated(record: ModelShape | RunPlan) -> dict[str, Any]:
-    """All fields but those that have their defaults."""
-    usual = {one.name: one.default for one in fields(record)}
-    return {name: value for name, value in asdict(record).items() if value != usual[name]}

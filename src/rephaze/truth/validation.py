@@ -56,10 +56,11 @@ def _row(
         fits = found.device_bytes <= constants["usable_share"] * found.variant.machine.memory_bytes
     return ValidatedRow(
         file=run.file,
-        line=run.line,
+        position=run.line,
         source=run.source,
         model=run.model,
-        chip=found.variant.machine.name if found else run.chip,
+        chip=run.chip,
+        machine=found.variant.machine.name if found else "",
         group=run.group,
         is_scored=run.score == "yes" and run.measured_s is not None,
         is_mixture=run.shape.experts is not None,
@@ -99,7 +100,7 @@ def _summed(rows: tuple[ValidatedRow, ...], name: str) -> Validation:
         rows=rows,
         overall=_summary(rows),
         by_source=by_source,
-        by_chip=_grouped(rows, lambda row: row.chip),
+        by_chip=_grouped(rows, lambda row: row.machine or row.chip),
         by_kind=_grouped(rows, lambda row: "mixtures" if row.is_mixture else "dense"),
         mean_over_sources=fmean(errors) if errors else None,
         memory_median={source: median(values) for source, values in sorted(memory.items())},

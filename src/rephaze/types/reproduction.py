@@ -60,6 +60,8 @@ class PaperReproduction:
     num_workers: int
     search_s: float
     """Of all searches together, on so many workers, also of those kept from before."""
+    left_out: tuple[str, ...] = ()
+    """Names of settings that were not asked for."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -6,6 +6,7 @@ Axis letters: c = chip (design).
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from enum import StrEnum
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,6 +16,23 @@ from rephaze.types.search import SearchSettings
 
 NOT_REMOVED = -1
 """In ``BoundTable.removed_by_c``: no bound removed this design."""
+
+
+class RunPart(StrEnum):
+    """What a run may hold beside its answer, worked out for people to look at."""
+
+    WINNER = "winner"
+    """``WinnerDetails``: time, memory, timelines, operators and schedules of its plans."""
+    FIELDS = "fields"
+    """``FieldReaches``: how near designs come with each value of a field."""
+    BASELINES = "baselines"
+    """``RunBaselines``: what the search is set beside."""
+    POINTS = "points"
+    """``ChipPoints``: what every measured chip gives and takes."""
+    COMPARISON = "comparison"
+    """``Comparison``: of ``rephaze compare --run``."""
+    SENSITIVITY = "sensitivity"
+    """``Sensitivity``: of ``rephaze sensitivity --run``."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

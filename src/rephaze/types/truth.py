@@ -11,10 +11,14 @@ class ValidatedRow:
     """One measured run beside its prediction, or the reason there is none."""
 
     file: str
-    line: int
+    position: int
+    """Its line in the file."""
     source: str
     model: str
     chip: str
+    """As the table calls it."""
+    machine: str
+    """As we do; empty where there is none."""
     group: str
     is_scored: bool
     """Its time counts."""
@@ -69,9 +73,9 @@ class GroupRanking:
     num_plans: int
     tau: float
     """Kendall's, over pairs that differ by more than the noise of measuring."""
-    regret: float
+    regret_share: float
     """How much slower the plan we pick is than the best measured one."""
-    regret_of_three: float
+    regret_of_three_share: float
     """The best of the three we would try first."""
     pick: str
     best: str
@@ -131,12 +135,16 @@ class Validation:
             },
             "memory_median": self.memory_median,
             "fits": asdict(self.fit_table) | {"share_right": self.fit_table.share_right},
-            "ranking": [asdict(one) for one in self.ranking],
+            "ranking": [_ranking_record(one) for one in self.ranking],
         }
 
 
 def _percent(share: float | None) -> float | None:
     return None if share is None else 100 * share
+
+
+def _ranking_record(one: GroupRanking) -> dict[str, Any]:
+    return {name.removesuffix("_share"): value for name, value in asdict(one).items()}
 
 
 def _row_record(row: ValidatedRow) -> dict[str, Any]:
@@ -155,22 +163,22 @@ class ExpectedError:
     family: str
     """Of chips; a searched chip has its template's."""
     sources: tuple[str, ...]
-    measured_over_ideal_low: float
+    measured_over_ideal_low_ratio: float
     """Measured time over the price at data-sheet rates: the tenth part of the rows from below."""
-    measured_over_ideal: float
+    measured_over_ideal_ratio: float
     """The median."""
-    measured_over_ideal_high: float
+    measured_over_ideal_high_ratio: float
     """The tenth part from above."""
-    calibrated_error: float
+    calibrated_error_share: float
     """Mean absolute error of the calibrated physics on these rows, a share."""
 
     def sentence(self) -> str:
         """For a reader."""
         return (
             f"measured runs near this ({self.num_rows}, chips of family {self.family}) took "
-            f"{self.measured_over_ideal:.2f} times what data-sheet rates give "
-            f"({self.measured_over_ideal_low:.2f} to {self.measured_over_ideal_high:.2f}); "
-            f"calibrated physics is off by {100 * self.calibrated_error:.0f} % on them"
+            f"{self.measured_over_ideal_ratio:.2f} times what data-sheet rates give "
+            f"({self.measured_over_ideal_low_ratio:.2f} to {self.measured_over_ideal_high_ratio:.2f}); "
+            f"calibrated physics is off by {100 * self.calibrated_error_share:.0f} % on them"
         )
 
 
@@ -181,14 +189,14 @@ class Stability:
     num_plans: int
     """The chosen one and the best under other choices."""
     num_draws: int
-    share_near_best: float
+    near_best_share: float
     """Of draws in which the chosen plan is within 2 % of the best."""
-    spread: float
+    spread_factor: float
     """Standard deviation of the error between plans of one group of measured runs, as a natural logarithm."""
 
     def sentence(self) -> str:
         """For a reader."""
         return (
-            f"under the error between plans of measured groups ({100 * self.spread:.0f} %) this plan stays within "
-            f"2 % of the best of {self.num_plans} in {100 * self.share_near_best:.0f} % of draws"
+            f"under the error between plans of measured groups ({100 * self.spread_factor:.0f} %) this plan stays "
+            f"within 2 % of the best of {self.num_plans} in {100 * self.near_best_share:.0f} % of draws"
         )

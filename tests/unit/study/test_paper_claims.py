@@ -59,6 +59,21 @@ def test_a_second_call_reads_what_is_proven(kept):
     assert found.search_s > 0
 
 
+def test_settings_of_single_models_go_with_those_that_ask_for_them(kept):
+    folder, found = kept
+    other = replace(SMALL, name="other", models=("gpt2-xl",))
+    same = replace(SMALL, models=("bert-large",))
+    asked = reproduce_paper(
+        folder,
+        models=["bert-large"],
+        settings=[other, same],
+        num_workers=1,
+        time_limit_s=600.0,
+        on_step=lambda _step, _progress: None,
+    )
+    assert asked.settings == found.settings
+
+
 def test_a_folder_of_another_search_is_refused(kept):
     folder, _ = kept
     other = replace(SMALL, changes=CHANGES | {"training": CHANGES["training"] | {"recompute": ["none"]}})

@@ -111,6 +111,16 @@ def test_what_is_blank_is_a_reason_and_what_is_wrong_an_error(tmp_path):
         read_runs(tmp_path / "nothing.csv")
 
 
+def test_unknown_words_are_reasons_not_guesses(tmp_path):
+    for change, reason in (
+        ({"recompute": "sometimes"}, "what recompute sometimes keeps is not known"),
+        ({"precision": "tf32"}, "products in tf32 have no rate here"),
+        ({"model": "LoRA of GPT-7B"}, "only part of the weights is trained"),
+    ):
+        (run,) = read_runs(write(tmp_path / "runs.csv", RUN_COLUMNS, [RUN | change]))
+        assert run.reason == reason
+
+
 def test_what_a_policy_keeps(tmp_path):
     notes = "MaxText; remat custom: decoder_layer_input, out_proj, q/k/v offloaded to host"
     row = RUN | {"recompute": "custom", "notes": notes}

@@ -66,7 +66,10 @@ def without_comparisons(first: Trace, second: Trace, third: Trace) -> tuple[Trac
 def _without(trace: Trace, dead: set[int], squares: set[int]) -> Trace:
     return Trace(
         microbatch=trace.microbatch,
-        tensors=[replace(t, shape=(), num_distinct=1, storage_bytes=0) if n in squares else t for n, t in enumerate(trace.tensors)],
+        tensors=[
+            replace(t, shape=(), num_distinct=1, storage_bytes=0) if n in squares else t
+            for n, t in enumerate(trace.tensors)
+        ],
         ops=[op for n, op in enumerate(trace.ops) if n not in dead],
         saved=[
             replace(kept, num_ops_before=kept.num_ops_before - sum(n < kept.num_ops_before for n in dead))

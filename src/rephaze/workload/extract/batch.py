@@ -1,7 +1,7 @@
-"""A made-up batch for a model of transformers: tokens, images, sound, by what its forward takes and its config says.
+"""A made-up batch for a model of transformers: tokens, images, sound, by what it takes and what its config says.
 
-Every sample is alike, so that sizes grow in proportion to the microbatch. Whole numbers (tokens, sizes of images) have
-values, since models look at them; images and sound have none.
+Every sample is alike, so that sizes grow in proportion to the microbatch. Whole numbers (tokens, sizes of images)
+have values, since models look at them; images and sound have none.
 """
 
 from __future__ import annotations
@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, Any
 from rephaze.errors import SpecError, UnsupportedError
 from rephaze.workload.extract.architecture import Settings
 from rephaze.workload.extract.images import image_inputs, image_tokens, is_image_model
-from rephaze.workload.extract.known_values import KnownValues
-from rephaze.workload.extract.known_values import watching
+from rephaze.workload.extract.known_values import KnownValues, watching
 from rephaze.workload.extract.sounds import sound_inputs
 from rephaze.workload.extract.source import Inputs
 
@@ -161,7 +160,8 @@ class BatchMaker:
                 found = ask(**inputs)
         except Exception as error:
             raise UnsupportedError(f"{self.name}: {kind}s could not be made for it: {error}") from error
-        found = getattr(found, "pooler_output", found)
+        for key in ("pooler_output", "last_hidden_state"):
+            found = getattr(found, key, None) if getattr(found, key, None) is not None else found
         if isinstance(found, tuple | list):
             found = torch.cat([one.reshape(-1, one.shape[-1]) for one in found])
         self._num_features[kind] = found.numel() // found.shape[-1]

@@ -53,6 +53,8 @@ def source_from_config(
         try:
             with torch.device("meta"), watching(known):
                 module = model_class._from_config(settings, dtype=numbers)
+                if any(t.device.type != "meta" for t in (*module.parameters(), *module.buffers())):
+                    module = module.to("meta")  # some are made without asking for a device
         except Exception as error:
             raise UnsupportedError(
                 f"{name}: {model_class.__name__} could not be built from this config: {told(error)}"

@@ -7,7 +7,13 @@ from typing import Any
 from rephaze.errors import SpecError, UnsupportedError
 from rephaze.types.checks import check_choice, check_count
 from rephaze.types.graph import ModelGraph
-from rephaze.workload.extract.affine import AffineTrace, DifferentOperatorsError, check_against, merge, without_comparisons
+from rephaze.workload.extract.affine import (
+    AffineTrace,
+    DifferentOperatorsError,
+    check_against,
+    merge,
+    without_comparisons,
+)
 from rephaze.workload.extract.aten import refuse_unknown
 from rephaze.workload.extract.blocks import Stack, find_stacks, only_traced_blocks, uncut
 from rephaze.workload.extract.config_source import source_from_config

@@ -99,7 +99,9 @@ def _num_packed(query: Tensor, kwargs: dict[str, Any]) -> int:
         return 1
     count = int(ends.shape[0]) - 1
     if query.shape[2] % count:
-        raise UnsupportedError(f"{query.shape[2]} patches lie in {count} windows of different size; they must be alike")
+        raise UnsupportedError(
+            f"{query.shape[2]} patches lie in {count} windows of different size; they must be alike"
+        )
     return count
 
 

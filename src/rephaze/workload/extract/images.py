@@ -21,11 +21,17 @@ _TOLD_SIZES = ("llava_next", "llava_next_video", "llava_onevision", "mistral3", 
 class Maker(Protocol):
     """What makes tensors here."""
 
-    def numbers(self, shape: tuple[int, ...], value: int | list[int]) -> torch.Tensor: ...
+    def numbers(self, shape: tuple[int, ...], value: int | list[int]) -> torch.Tensor:
+        """Whole numbers with known values."""
+        ...
 
-    def blank(self, *shape: int) -> torch.Tensor: ...
+    def blank(self, *shape: int) -> torch.Tensor:
+        """Numbers nobody knows."""
+        ...
 
-    def image(self, *shape: int) -> torch.Tensor: ...
+    def image(self, *shape: int) -> torch.Tensor:
+        """Images, which are not all zeros."""
+        ...
 
 
 def is_image_model(module: torch.nn.Module) -> bool:

@@ -1,9 +1,9 @@
 """Values that are known though tensors have none: numbers of a made-up batch, positions, masks, sizes of images.
 
-A model on the meta device has shapes only. Some code asks for more: how many image tokens a text holds, how large an
-image is, whether a mask hides anything. All of that follows from the batch and from constants, so the values of those
-are worked out beside the run, storage by storage. What follows from weights is not known, and asking for it is an
-error: an answer would be made up.
+A model on the meta device has shapes only. Some code asks for more: how many image tokens a text holds, how large
+an image is, whether a mask hides anything. All of that follows from the batch and from constants, so the values of
+those are worked out beside the run, storage by storage. What follows from weights is not known, and asking for it
+is an error: an answer would be made up.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class KnownValues:
         """Say what a tensor on the meta device holds."""
         import torch
 
-        storage = torch.UntypedStorage(tensor.untyped_storage().nbytes())
+        storage = torch.UntypedStorage(tensor.untyped_storage().nbytes())  # type: ignore[no-untyped-call]
         self._by_storage[tensor.untyped_storage()._cdata] = (tensor, storage)
         known = self.of(tensor)
         assert known is not None
@@ -88,6 +88,8 @@ class KnownValues:
             if is_backward:  # the gradient of a number that was on no device of the model
                 return args[0].new_empty(args[0].shape, device=kwargs["device"]), args
             return self._on_known(func, args, kwargs), args
+        if name == "_grouped_mm":
+            return _grouped_mm(func, args, kwargs), args
         before = self._known(args, kwargs)
         out = func(*args, **kwargs)
         if self._even and name in _OF_EVEN and self._note_even(func, args, out):
@@ -189,7 +191,7 @@ class KnownValues:
         known = self._known(args, kwargs)
         if known is None:
             raise UnsupportedError(
-                f"{func._opname.strip('_')} asks for a value that follows from the weights: it has none before training"
+                f"{func._opname.strip('_')} asks for a value that follows from weights: there are none"
             )
         return func(*known[0], **known[1])
 
@@ -212,7 +214,7 @@ class KnownValues:
         known = self.of(mask)
         if known is None:
             raise UnsupportedError("masked_select chooses by a mask that follows from the weights")
-        shape = torch.broadcast_shapes(tensor.shape, mask.shape)
+        shape = torch.broadcast_shapes(tensor.shape, mask.shape)  # type: ignore[no-untyped-call]
         chosen = tensor.new_empty(int(known.expand(shape).sum()))
         values = self.of(tensor)
         if values is not None:
@@ -245,6 +247,22 @@ class KnownValues:
             for tensor in tree_leaves(value):
                 if isinstance(tensor, torch.Tensor):
                     self._by_storage.pop(tensor.untyped_storage()._cdata, None)
+
+
+def _grouped_mm(func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> torch.Tensor:
+    """A grouped product of any type of numbers: torch's own rule for shapes takes bfloat16 only."""
+    import torch
+
+    dtype = args[0].dtype
+
+    def stand_in(tensor: torch.Tensor) -> torch.Tensor:
+        return torch.empty_strided(tensor.shape, tensor.stride(), dtype=torch.bfloat16, device="meta")
+
+    if dtype is torch.bfloat16:
+        made: torch.Tensor = func(*args, **kwargs)
+        return made
+    shaped = func(stand_in(args[0]), stand_in(args[1]), *args[2:], **kwargs)
+    return torch.empty_strided(shaped.shape, shaped.stride(), dtype=dtype, device="meta")
 
 
 def _leaves_meta(source: torch.Tensor, kwargs: dict[str, Any]) -> bool:

@@ -73,8 +73,8 @@ def record_step(
 def loss_of(output: Any) -> torch.Tensor:
     """The scalar to differentiate: ``output.loss``, the first scalar of a tuple, or the sum of the output.
 
-    A model that was given no labels returns several results, such as classes and boxes: all of them are summed, but
-    for comparisons of every sample with every other.
+    A model that was given no labels returns several results, such as classes and boxes: all of them are summed,
+    but for comparisons of every sample with every other.
     """
     import torch
 

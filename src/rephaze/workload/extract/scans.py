@@ -1,8 +1,9 @@
 """Loops over time as one operator each: a recurrence over the sequence is recorded once, not step by step.
 
 Transformers runs selective scans and the like token by token where their kernels are missing: thousands of small
-operators whose number grows with the sequence. What they compute is ``state[t] = gate[t] * state[t-1] + update[t]``,
-here one operator ``rephaze::scan`` with one backward, and products over all tokens at once.
+operators whose number grows with the sequence. What they compute is
+``state[t] = gate[t] * state[t-1] + update[t]``, here one operator ``rephaze::scan`` with one backward, and
+products over all tokens at once.
 """
 
 from __future__ import annotations
@@ -74,6 +75,12 @@ def selective_scan(
         decay: (width, states).
         into: (batch, states, length): how much of a token goes into each state.
         out_of: The same: how much of each state comes out.
+        skip: (width,): how much of a token goes past the states.
+        z: (batch, width, length): gates the result.
+        delta_bias: (width,): added to ``step``.
+        delta_softplus: Put ``step`` through a softplus.
+        return_last_state: Return the last state, too.
+        D: Another name of ``skip``.
     """
     import torch
     from torch.nn import functional
@@ -124,9 +131,12 @@ def decayed_average(
 
 
 def _gated_recurrence(
-    _self: Any, hidden_states: Tensor, recurrent_gate: Tensor, reset: Tensor, _before: Any, acc_dtype: torch.dtype
+    _self: Any, hidden_states: Tensor, recurrent_gate: Tensor, reset: Tensor, **kwargs: Any
 ) -> tuple[Tensor, Tensor]:
     """The real-gated linear recurrence of Griffin (De and others 2024); all (batch, length, width)."""
+    import torch
+
+    acc_dtype = kwargs.get("acc_dtype", torch.float32)
     gate = (recurrent_gate * ~reset).type(acc_dtype)
     states = scan(gate, hidden_states.type(acc_dtype), 1)
     return states.type(hidden_states.dtype), states[:, -1]
@@ -148,7 +158,7 @@ def _scan_operator() -> Callable[..., Any]:
     library.define("scan_backward(Tensor grad, Tensor gate, Tensor states, int dim) -> (Tensor, Tensor)")
 
     def forward_meta(gate: Tensor, update: Tensor, _dim: int) -> Tensor:
-        return update.new_empty(torch.broadcast_shapes(gate.shape, update.shape))
+        return update.new_empty(torch.broadcast_shapes(gate.shape, update.shape))  # type: ignore[no-untyped-call]
 
     def backward_meta(grad: Tensor, gate: Tensor, _states: Tensor, _dim: int) -> tuple[Tensor, Tensor]:
         return grad.new_empty(gate.shape, dtype=gate.dtype), grad.new_empty(grad.shape)
