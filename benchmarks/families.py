@@ -84,8 +84,7 @@ def main() -> None:
 
 
 def compile_kernels() -> None:
-    code = "from rephaze.search.workers.warmup import warm_all\nwarm_all()"
-    subprocess.run([sys.executable, "-c", code], check=True)
+    subprocess.run([sys.executable, str(Path(__file__).with_name("warm_kernels.py"))], check=True)
 
 
 def row_of(name: str, folder: Path, time_limit_s: float | None, timeout_s: float) -> Numbers:

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 import rephaze
-from rephaze.search.workers.warmup import warm_all
+from warm_kernels import warm_all
 
 ROOT = Path(__file__).parents[1]
 CASES = Path(__file__).parent / "data" / "fine_steps.jsonl"

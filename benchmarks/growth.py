@@ -28,10 +28,10 @@ from typing import Any
 
 import rephaze
 from growth_text import page
-from rephaze.search.workers.warmup import warm_all
 from rephaze.types.graph import LayerEdge, ModelGraph
 from rephaze.types.scenario import Scenario
 from rephaze.workload.graph_file import write_graph
+from warm_kernels import warm_all
 
 ROOT = Path(__file__).parents[1]
 CASES = Path(__file__).parent / "data" / "growth.jsonl"

@@ -1,6 +1,18 @@
-"""``python -m rephaze``: the same as the command ``rephaze``."""
+"""The command ``rephaze``, and ``python -m rephaze``."""
 
-from rephaze.cli.main import run
+from __future__ import annotations
 
-if __name__ == "__main__":  # workers import this module too
+import sys
+
+
+def main() -> None:
+    """Run the command; Ctrl-C before it is even loaded ends it without a traceback, as later."""
+    try:
+        from rephaze.cli.main import run
+    except KeyboardInterrupt:
+        sys.exit(130)
     run()
+
+
+if __name__ == "__main__":
+    main()

@@ -81,10 +81,15 @@ def test_support_says_yes_no_or_the_limit():
         rephaze.support(name)
     answers = {one.what: one.answer for one in rephaze.support("mixtral-8x7b").coverage}
     assert answers["expert parallelism"] == answers["stage map exported"] == "yes"
-    assert answers["calibration"] == "no"
+    assert _calibrated("h100") == _calibrated("tpuv4") == "limited"
+    assert _calibrated("tpuv2") == "no"
     done = run("support", "h100", "--json")
     assert json.loads(done.stdout)["kind"] == "chip"
     assert "no source gives" in run("support", _blank_chip()).stdout
+
+
+def _calibrated(chip):
+    return {one.what: one.answer for one in rephaze.support(chip).coverage}["calibration"]
 
 
 def _blank_chip():

@@ -88,6 +88,6 @@ tp_degrees = [1]
 @pytest.mark.parametrize("arguments", [(), ("--chip", "tpuv4"), ("plan.json", "--chip", "tpuv4", "--run", "run")])
 def test_what_does_not_go_together_is_one_line(plan_file, arguments):
     done = rephaze("judge", *arguments, cwd=plan_file.parent)
-    assert done.returncode == 1
+    assert done.returncode == 2
     assert len(done.stderr.strip().splitlines()) <= 2
     assert "Traceback" not in done.stderr

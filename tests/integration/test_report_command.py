@@ -133,11 +133,11 @@ def test_report_writes_a_page_into_the_run_or_where_told(folder, tmp_path):
     assert "optimal" in page
     assert "<i>forgotten" not in page
     assert "gone &amp; &lt;i&gt;forgotten" in page
-    assert "The layers could not be read again" in page
+    assert "could not be told" in page
     other = tmp_path / "pages" / "other.html"
     done = run(folder, "--out", other, "--json")
     assert json.loads(done.stdout) == {"run": str(folder), "out": str(other)}
-    assert other.stat().st_size > 1_000_000  # the plotting library is inside
+    assert 50_000 < other.stat().st_size < 8_000_000
     assert done.stderr == ""
 
 

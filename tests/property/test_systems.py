@@ -83,7 +83,8 @@ def _check_system(settings, result):
     system = result.system
     for field in fields(choice):
         wanted = getattr(choice, field.name)
-        assert wanted is None or getattr(system, field.name) == wanted
+        name = "num_node_chips" if field.name == "node_size" else field.name
+        assert wanted is None or getattr(system, name) == wanted
     scenario = settings.scenario
     # A chip that the template makes runs at the nominal clock until a system changes it.
     assert system_chip(result.chip, choice) == result.chip

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from rephaze.api.plan_rates import OBJECTIVE_UNITS
 from rephaze.api.present import Block, TextTable
 
 if TYPE_CHECKING:
@@ -27,7 +28,7 @@ def comparison_blocks(found: Comparison) -> list[Block]:
 def baseline_table(found: Comparison) -> TextTable:
     """Every baseline: objective, gap, and how many times TPUv4's."""
     settings = found.settings
-    unit = "samples/s" if settings.objective == "throughput" else str(settings.objective)
+    unit = OBJECTIVE_UNITS[settings.objective]
     title = unit if len(settings.models) == 1 else f"{settings.aggregate} {unit}"
     expert, searched = (one.objective for one in found.references)
     rows = tuple(

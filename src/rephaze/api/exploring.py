@@ -9,14 +9,20 @@ from pathlib import Path
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
+from rephaze.api.measured_chips import is_comparable
+from rephaze.api.run_details import keep_parts
 from rephaze.api.search_results import ChangedAnswers, ComparedBaselines, Exploration, shown_as
 from rephaze.errors import SpecError
+from rephaze.types.checks import check_count
+from rephaze.types.run_record import RunPart
 from rephaze.types.search import SearchSettings
 
 if TYPE_CHECKING:
     from rephaze.search.progress import SearchProgress as SearchProgress
     from rephaze.study.comparison import OnStep as OnStep
     from rephaze.study.comparison import RecordedRun
+    from rephaze.types.comparison import Comparison
+    from rephaze.types.sensitivity import Sensitivity
 
 DEFAULT_BUDGET = 64
 """Chips each searching baseline of a comparison may look at."""
@@ -62,6 +68,7 @@ def explore(
         should_stop: Asked all along; once True the search ends as at the time limit.
     """
     began = perf_counter()
+    _check_effort(num_workers, time_limit_s)
     from rephaze.search.cosearch import run_search
     from rephaze.search.settings import resolve_settings
 
@@ -116,8 +123,9 @@ def compare(
         time_limit_s: For each co-search; then its incumbent is compared.
         on_step: Told which search begins, and how far it is.
     """
-    from rephaze.study.comparison import compare_baselines, read_run
+    from rephaze.study.comparison import common_run, compare_baselines, read_run
 
+    _check_effort(num_workers, time_limit_s)
     recorded = [read_run(Path(folder)) for folder in runs]
     found = compare_baselines(
         _compared_settings(tuple(models), scenario, seed, recorded),
@@ -128,6 +136,8 @@ def compare(
         time_limit_s=time_limit_s,
         on_step=on_step,
     )
+    if recorded:
+        _keep_with_run(common_run(recorded).folder, RunPart.COMPARISON, found)
     return shown_as(ComparedBaselines, found)
 
 
@@ -136,6 +146,7 @@ def sensitivity(
     scenario: str | None = None,
     config: str | Path | None = None,
     changes: dict[str, dict[str, Any]] | None = None,
+    run: str | Path | None = None,
     knobs: Sequence[str] = (),
     factors: Sequence[float] = (0.5, 2.0),
     num_workers: int = 1,
@@ -154,10 +165,12 @@ def sensitivity(
         rephaze.errors.SpecError: knob is 'clock': must be one of hbm, buffer, inner-links, outer-links, area
 
     Args:
-        models: Names of ``list_models``, or graph files.
-        scenario: ``default``, ``coarse``, ``paper`` or a scenario file.
+        models: Names of ``list_models``, or graph files; not needed with ``run``.
+        scenario: ``default``, ``coarse``, ``paper`` or a scenario file; not with ``run``.
         config: A run file; the arguments come on top of it.
         changes: Single fields by section, as in ``explore``.
+        run: Folder of a finished search to take settings and the unchanged answer from, instead of all these; its
+            report shows the study then.
         knobs: What to change: ``hbm``, ``buffer``, ``inner-links``, ``outer-links``, ``area``; of a search with a
             budget also ``power-budget``, ``usd-budget``, ``silicon-budget``; all that can matter unless given.
         factors: What each is multiplied by.
@@ -166,19 +179,48 @@ def sensitivity(
         on_step: Told which search begins, and how far it is.
     """
     from rephaze.search.settings import resolve_settings
+    from rephaze.study.comparison import read_run
     from rephaze.study.sensitivity import study_sensitivity
 
-    found = study_sensitivity(
-        resolve_settings(
+    _check_effort(num_workers, time_limit_s)
+    recorded = [] if run is None else [read_run(Path(run))]
+    if recorded:
+        if config is not None or any((changes or {}).values()):
+            given = str(config) if config is not None else changes
+            raise SpecError("config or changes", given, "come from the run", "leave them or the run away")
+        settings = _compared_settings(tuple(models), scenario, None, recorded)
+    else:
+        settings = resolve_settings(
             tuple(models), config=None if config is None else Path(config), scenario=scenario, changes=changes
-        ),
+        )
+    found = study_sensitivity(
+        settings,
+        base=recorded[0].result if recorded else None,
         knobs=tuple(knobs),
         factors=tuple(factors),
         num_workers=num_workers,
         time_limit_s=time_limit_s,
         on_step=on_step,
     )
+    if run is not None:
+        _keep_with_run(Path(run), RunPart.SENSITIVITY, found)
     return shown_as(ChangedAnswers, found)
+
+
+def _keep_with_run(folder: Path, name: RunPart, part: Comparison | Sensitivity) -> None:
+    """Have a run hold a study of it, unless it is from another version or cannot be written to."""
+    from rephaze.store.run_store import RunStore
+
+    with RunStore.read(folder) as store:
+        info = store.info()
+    if is_comparable(info):
+        keep_parts(folder, {name: part})
+
+
+def _check_effort(num_workers: int, time_limit_s: float) -> None:
+    check_count("num_workers", num_workers, at_most=1024)
+    if not time_limit_s >= 0:
+        raise SpecError("time_limit_s", time_limit_s, "must be zero or more", "leave it out for none")
 
 
 def _compared_settings(

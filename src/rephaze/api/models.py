@@ -226,7 +226,7 @@ def as_kernels(model: str | Path | ModelGraph, tp: int, attention: str) -> Model
 
 
 def _extracted(source: str, seq_len: int | None, **options: Any) -> ModelGraph:
-    from rephaze.types.files import read_mapping
+    from rephaze.types.files import is_file, read_mapping
     from rephaze.workload.extract.extraction import extract_config, extract_function
     from rephaze.workload.zoo import ZOO_NAMES, zoo_config
 
@@ -238,7 +238,7 @@ def _extracted(source: str, seq_len: int | None, **options: Any) -> ModelGraph:
         if seq_len is not None:
             raise SpecError("seq_len", seq_len, "a function makes its own inputs", "leave --seq-len out")
         return extract_function(source, **options)
-    if source.endswith(".json") or Path(source).exists():
+    if source.endswith(".json") or is_file(Path(source)):
         path = Path(source)
         # config.json says nothing about the model; the folder it lies in usually does.
         name = path.stem if path.stem != "config" else path.absolute().parent.name or "config"

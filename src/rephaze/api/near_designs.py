@@ -52,11 +52,29 @@ def _near_chips(found: Exploration, folder: Path) -> list[str]:
         ]
         nearest = sorted(others, key=lambda one: (-one.objective, one.design))[:MOST_CHIPS]
         return [
-            f"{_difference(found.chip, designs[0].chip(place[one.design]))}: "
+            f"{_difference(found.chip, designs[0].chip(place[one.design]))}{_on(found, one.design)}: "
             f"{100 * (one.objective / found.objective - 1):+.2f} %"
             for one in nearest
             if one.design in place
         ]
+
+
+def _on(found: Exploration, design: int) -> str:
+    """In what the system of another design differs, in words; nothing where it does not, or is given."""
+    from rephaze.search.systems import listed_systems, system_of_design
+
+    if not found.settings.has_systems or found.design is None:
+        return ""
+    systems = listed_systems(found.settings)
+    own, other = (systems[system_of_design(found.settings, number)] for number in (found.design, design))
+    parts = [
+        f"{field.name} {getattr(other, field.name):g} (not {getattr(own, field.name):g})"
+        if field.name != "hbm"
+        else f"{other.hbm} (not {own.hbm})"
+        for field in fields(own)
+        if getattr(own, field.name) != getattr(other, field.name)
+    ]
+    return f", with {', '.join(parts)}" if parts else ""
 
 
 def _difference(best: Chip, other: Chip) -> str:
@@ -74,6 +92,7 @@ def _difference(best: Chip, other: Chip) -> str:
 
 def _near_plans(found: Exploration) -> list[str]:
     from rephaze.api.nearest import near_full_plans
+    from rephaze.search.systems import settings_of_design
     from rephaze.study.plan_again import plan_again
 
     assert found.chip is not None
@@ -83,7 +102,8 @@ def _near_plans(found: Exploration) -> list[str]:
         return ["other plans of several models are not looked at here: rephaze place MODEL --chip FILE tells them"]
     plan = found.plans[0]
     try:
-        again = plan_again(found.settings, found.chip, plan, StopSignal(perf_counter() + PLAN_S))
+        own = settings_of_design(found.settings, found.design)
+        again = plan_again(own, found.chip, plan, StopSignal(perf_counter() + PLAN_S))
     except StoppedError:
         return ["other plans would take long here: rephaze place MODEL --chip FILE --why tells them"]
     except RephazeError:  # a graph file that has moved since

@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from rephaze.api.placed_from import PlacedFrom
+from rephaze.api.plan_rates import ModelOnChip, PlanRates, batch_rates, rates_record
 from rephaze.api.present import Block, Shown
 from rephaze.types.placement import Placement, PlacementProblem, Plan, PricedPlan
 
@@ -36,6 +37,16 @@ class PlacedModel(Shown):
     """Those whose schedules are not proven shortest."""
     source: PlacedFrom | None = None
     """Which model on which chip, if the problem was made from them."""
+    facts: ModelOnChip | None = None
+    """What it is a plan of; None if the problem came with its times."""
+
+    @property
+    def rates(self) -> PlanRates | None:
+        """Samples and tokens a second, and the use of the chips; None without a plan."""
+        best = self.placement.best
+        if best is None:
+            return None
+        return batch_rates(self.facts, self.problem.global_batch, best.batch_s, best.num_devices)
 
     @property
     def status(self) -> str:
@@ -61,6 +72,7 @@ class PlacedModel(Shown):
         answer = placement_record(self.problem, self.placement) | {"solve_s": self.solve_s}
         if self.placement.best is not None:
             answer["replay_s"] = self.replay_s
+            answer |= rates_record(self.rates)
         if self.alternative is not None:
             answer["why"] = self.alternative.record()
         if self.num_layer_passes is not None:
@@ -94,6 +106,11 @@ class EvaluatedPlan(Shown):
         return "feasible" if self.priced.fits else "infeasible"
 
     @property
+    def rates(self) -> PlanRates | None:
+        """Samples a second; None where a batch is told in microbatches."""
+        return batch_rates(None, self.problem.global_batch, self.priced.batch_s, self.priced.num_devices)
+
+    @property
     def plan(self) -> Plan:
         """The plan that was given."""
         return self.priced.plan
@@ -112,6 +129,7 @@ class EvaluatedPlan(Shown):
             "batch_s": self.priced.batch_s,
             **priced_record(self.problem, self.priced),
             "replay_s": self.replay_s,
+            **rates_record(self.rates),
         }
         if self.remedies:
             answer["remedies"] = list(self.remedies)

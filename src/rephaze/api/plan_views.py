@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from rephaze.api.plan_rates import PlanRates
 from rephaze.api.present import Block, TextTable
 from rephaze.types.placement import BatchTime, PricedPlan, StageCost
 from rephaze.units import GIB, S_PER_MS
@@ -40,7 +41,7 @@ def placement_blocks(found: PlacedModel) -> list[Block]:
         blocks: list[Block] = [f"{found.label}: {found.status}: {found.placement.reason}"]
     else:
         headline = f"{found.label}: {plan_sentence(found.problem, best)}"
-        blocks = [headline, proof_sentence(found), *_plan_blocks(best)]
+        blocks = [headline, *rates_said(found.rates), proof_sentence(found), *_plan_blocks(best)]
     if found.alternative is not None:
         blocks.append(f"Why not {choices_asked(found.alternative)}? {found.alternative.text}")
         if (table := alternative_table(found.placement, found.alternative)) is not None:
@@ -52,7 +53,18 @@ def evaluated_blocks(found: EvaluatedPlan) -> list[Block]:
     """A given plan: its time, stages and memory, and what would help if it does not fit."""
     headline = f"{found.status}: {plan_sentence(found.problem, found.priced)}"
     replayed = [replay_sentence(found.replay_s)] if found.replay_s is not None else []
-    return [headline, *replayed, *_plan_blocks(found.priced), *(f"- {remedy}" for remedy in found.remedies)]
+    return [
+        headline,
+        *rates_said(found.rates),
+        *replayed,
+        *_plan_blocks(found.priced),
+        *(f"- {remedy}" for remedy in found.remedies),
+    ]
+
+
+def rates_said(rates: PlanRates | None) -> list[str]:
+    """How fast it trains, if that can be told."""
+    return [] if rates is None else [rates.sentence]
 
 
 def plan_sentence(problem: PlacementProblem, priced: PricedPlan) -> str:

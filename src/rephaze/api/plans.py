@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rephaze.api.chips import as_chip
+from rephaze.api.expected_errors import with_expected_error
 from rephaze.api.full_choices import check_choices
 from rephaze.api.full_plans import (
     FullAnswer,
@@ -19,6 +20,7 @@ from rephaze.api.full_plans import (
     placed_full,
 )
 from rephaze.api.placed_from import PlacedFrom
+from rephaze.api.plan_rates import ModelOnChip
 from rephaze.api.plan_results import EvaluatedPlan, PlacedModel
 from rephaze.api.problem_files import BadProblem, answer_all
 from rephaze.api.schedules import OnStep, ignore_step
@@ -91,7 +93,8 @@ def place_model(
     on_step("placing")
     label = f"{model} on {chip.name if isinstance(chip, Chip) else chip}"
     source = PlacedFrom(model=str(model), chip=chosen, scenario=setting)
-    return replace(_on_chip(label, on_chip, limits), source=source)
+    facts = ModelOnChip(model=str(model), attention=setting.attention, chip=chosen)
+    return replace(_on_chip(label, on_chip, limits), source=source, facts=facts)
 
 
 def _placed_in_full(
@@ -130,7 +133,9 @@ def _placed_in_full(
             label=label, status="infeasible", bound_s=math.inf, problem=on_chip.problem, reason=reason
         )
     source = PlacedFrom(model=str(model), chip=chosen, scenario=scenario)
-    found = replace(placed_full(label, on_chip.problem, limits), source=source)
+    facts = ModelOnChip(model=str(model), attention=scenario.attention, chip=chosen)
+    judged = with_expected_error(placed_full(label, on_chip.problem, limits), chosen)
+    found = replace(judged, source=source, facts=facts)
     if found.price is None or not on_chip.is_unproven:
         return found
     reason = unproven_said(found.reason, len(on_chip.unproven), on_chip.num_passes)

@@ -14,6 +14,8 @@ from rephaze.errors import FileError, RephazeError
 from rephaze.types.files import parse_json, read_text
 
 Problem = dict[str, Any]
+MAX_PROBLEMS = 100_000
+"""Lines of a ``.jsonl`` file."""
 
 
 class Answer(Protocol):
@@ -32,6 +34,8 @@ class BadProblem:
     """A problem that has no answer because something is wrong with the problem."""
 
     message: str
+    label: str
+    """Of the problem: its file and, of several in a file, its line."""
 
     @property
     def status(self) -> str:
@@ -40,7 +44,7 @@ class BadProblem:
 
     def record(self) -> dict[str, Any]:
         """As plain data."""
-        return {"status": self.status, "message": self.message}
+        return {"status": self.status, "problem": self.label, "message": self.message}
 
 
 AnswerT = TypeVar("AnswerT", bound=Answer)
@@ -59,13 +63,13 @@ def answer_all(
         try:
             texts = list(_texts(path))
         except FileError as error:
-            yield str(path), BadProblem(message=str(error))
+            yield str(path), BadProblem(message=str(error), label=str(path))
             continue
         for label, text in texts:
             try:
                 yield label, solve(label, parse_json(text, label))
             except RephazeError as error:
-                yield label, BadProblem(message=str(error))
+                yield label, BadProblem(message=str(error), label=label)
 
 
 def _texts(path: Path) -> Iterator[tuple[str, str]]:
@@ -73,6 +77,9 @@ def _texts(path: Path) -> Iterator[tuple[str, str]]:
     if path.suffix != ".jsonl":
         yield path.name, text
         return
-    for number, line in enumerate(text.splitlines(), start=1):
+    lines = text.split("\n")
+    if len(lines) > MAX_PROBLEMS:
+        raise FileError(f"{path}: has {len(lines):,} lines; the most is {MAX_PROBLEMS:,}")
+    for number, line in enumerate(lines, start=1):
         if line.strip():
             yield f"{path.name} line {number}", line

@@ -14,7 +14,7 @@ from rephaze.errors import RunError, SpecError
 from rephaze.types.launch import ExportTarget
 from rephaze.types.placement import PlacementModel
 from rephaze.types.run_record import RunInfo
-from rephaze.types.search import ModelPlan, SearchResult
+from rephaze.types.search import ModelPlan, SearchResult, SearchSettings
 
 if TYPE_CHECKING:
     from rephaze.api.runs import Run
@@ -30,6 +30,8 @@ def export_run(run: Run, target: ExportTarget, model: str | None = None) -> Expo
         target: Not a table.
         model: Whose plan, where the run has several.
     """
+    from rephaze.search.systems import settings_of_design
+
     info, result = run.info, run.result
     if target is ExportTarget.JSON:
         return Exported(target=target, text=json.dumps(run_record(info, result), allow_nan=False) + "\n")
@@ -42,9 +44,11 @@ def export_run(run: Run, target: ExportTarget, model: str | None = None) -> Expo
 
         return from_file(target, write_architecture(result.chip))
     plan = plan_of_model(result, model)
+    # Where the system was searched, that of the answer.
+    settings = settings_of_design(info.settings, result.design)
     if target.is_framework:
-        return _settings(target, info, result.chip, plan)
-    slices, notes = _slices(info, result.chip, plan)
+        return _settings(target, settings, result.chip, plan)
+    slices, notes = _slices(settings, result.chip, plan)
     return trace_export(target, slices, notes)
 
 
@@ -77,31 +81,31 @@ def run_record(info: RunInfo, result: SearchResult | None) -> dict[str, Any]:
     }
 
 
-def _settings(target: ExportTarget, info: RunInfo, chip: Chip, plan: ModelPlan) -> Exported:
+def _settings(target: ExportTarget, settings: SearchSettings, chip: Chip, plan: ModelPlan) -> Exported:
     from rephaze.workload.zoo import load_model
 
-    scenario = info.settings.scenario
+    scenario = settings.scenario
     graph = load_model(plan.model, scenario.attention)
     if scenario.placement_model is PlacementModel.FULL:
         from rephaze.study.plan_again import plan_again
 
-        again = plan_again(info.settings, chip, plan)
+        again = plan_again(settings, chip, plan)
         launch = launch_of_full(plan.model, again.problem, again.graph, again.price.plan, graph.seq_len)
     else:
         launch = launch_of_recorded(plan, scenario, graph.layer_names, graph.seq_len)
     return launch_export(target, launch)
 
 
-def _slices(info: RunInfo, chip: Chip, plan: ModelPlan) -> tuple[Iterator[Slice], tuple[str, ...]]:
+def _slices(settings: SearchSettings, chip: Chip, plan: ModelPlan) -> tuple[Iterator[Slice], tuple[str, ...]]:
     from rephaze.measure.plan_schedules import plan_schedules
 
     found: list[Slice] = []
     notes: tuple[str, ...] = ()
-    scenario = info.settings.scenario
+    scenario = settings.scenario
     if scenario.placement_model is PlacementModel.FULL:
         from rephaze.study.plan_again import plan_again
 
-        again = plan_again(info.settings, chip, plan)
+        again = plan_again(settings, chip, plan)
         slices, notes = pipeline_slices(plan.model, again.problem, again.graph, again.price)
         found += slices
     else:

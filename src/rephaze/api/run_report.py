@@ -1,4 +1,4 @@
-"""The page of a recorded run: what the run holds, its blocks scheduled again, known chips beside it."""
+"""The page of a recorded run: what the run holds, and what is missing worked out and recorded with it."""
 
 from __future__ import annotations
 
@@ -6,45 +6,43 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rephaze.api.measured_chips import is_comparable, measured_chips
-from rephaze.errors import RephazeError, RunError
+from rephaze.api.measured_chips import measured_chips
+from rephaze.api.run_details import complete_details, read_details
+from rephaze.errors import RunError
 from rephaze.types.output_files import HTML_PAGE, check_output
-from rephaze.types.stopping import UNSTOPPED, StoppedError, StopSignal
+from rephaze.types.stopping import UNSTOPPED, StopSignal
 
 if TYPE_CHECKING:
-    from rephaze.report.search_plots import MarkedChip
-    from rephaze.store.reader import RunReader
-    from rephaze.types.boxes import FieldReach
+    from rephaze.report.explored import MarkedChip
+    from rephaze.types.assumption import Assumption
+    from rephaze.types.chip_items import ChipItems
     from rephaze.types.comparison import ChipAnswer
-    from rephaze.types.plan_account import PlanAccount
-    from rephaze.types.run_record import RunInfo
-    from rephaze.types.schedule import PassSchedule
+    from rephaze.types.scenario import Scenario
     from rephaze.types.search import SearchResult, SearchSettings
+    from rephaze.types.truth import ExpectedError
 
 REPORT_NAME = "report.html"
-FIELD_STEPS_S = 10.0
-"""For measuring the winner with one field changed."""
 
 
 def write_report(
     run: Path, out: Path | None = None, known_chips_s: float = 0.0, stop: StopSignal = UNSTOPPED
 ) -> Path:
-    """Write the page of a recorded run, its plans priced and its blocks scheduled again, and return its path.
+    """Write the page of a recorded run and return its path.
 
     Args:
         run: The run's folder.
         out: The page; None: ``report.html`` in the folder.
-        known_chips_s: Time for measuring known chips that the run does not hold yet.
+        known_chips_s: Time for measuring known chips that the run does not hold yet, and as much again for other
+            baselines. 0: no chips, and a little for the others if it holds none.
         stop: When the page must do with what is there.
     """
-    from rephaze.report.search_plots import ExploredDesigns
+    from rephaze.report.explored import ExploredDesigns
     from rephaze.report.search_report import SearchRecords, write_search_report
-    from rephaze.search.systems import settings_of_design
     from rephaze.store.run_store import RunStore
 
     if out is not None:
         check_output(out, HTML_PAGE)
-    with RunStore.read(run) as reader:
+    with RunStore.read(run, whole=True) as reader:
         info, result, designs, held = reader.info(), reader.result(), reader.designs(), reader.known_chips()
         if result is None:
             raise RunError(f"{run}: holds no answer yet; finish its search with rephaze search ... --resume")
@@ -57,69 +55,67 @@ def write_report(
             evaluations=tuple(replace(item, design=place[item.design]) for item in reader.evaluations()),
             bounds=reader.bounds(),
         )
-        incumbents, reaches = reader.incumbents(), _reaches(reader, info, stop)
-    own = settings_of_design(info.settings, result.design)
-    accounts, accounts_missing = _accounts(own, result, stop)
-    blocks, missing = _blocks(own, result, stop)
+        incumbents, kept = reader.incumbents(), read_details(reader)
+    own = _own_settings(info.settings, result)
     known = measured_chips(run, info, own, held, known_chips_s, stop) if result.chip else []
+    kept = complete_details(run, info, own, result, known, kept, budget_s=known_chips_s, stop=stop)
     shown = result if result.design is None else replace(result, design=place.get(result.design))
     records = SearchRecords(
         info=info,
         result=shown,
         explored=explored,
         incumbents=incumbents,
-        blocks=blocks,
-        blocks_missing=missing,
+        plans=kept.winner.plans if kept.winner else (),
+        plans_missing=kept.winner_missing,
         marked=[_marked(one) for one in known],
-        accounts=accounts,
-        accounts_missing=accounts_missing,
-        reaches=reaches,
+        reaches=kept.fields.fields if kept.fields else (),
+        baselines=kept.baselines.baselines if kept.baselines else (),
+        accounts=kept.baselines.accounts if kept.baselines else (),
+        points=kept.points,
+        comparison=kept.comparison,
+        sensitivity=kept.sensitivity,
+        expected=_expected(result),
+        items=_items(own.scenario, result),
+        assumptions=_assumptions(own.scenario),
     )
     return write_search_report(out or run / REPORT_NAME, records)
 
 
-def _reaches(reader: RunReader, info: RunInfo, stop: StopSignal) -> tuple[FieldReach, ...]:
-    """How near designs come with each value of a field; the winner's neighbours measured, if that is fair."""
-    from rephaze.study.field_reach import field_reaches
+def _own_settings(settings: SearchSettings, result: SearchResult) -> SearchSettings:
+    """The run's, with the system of its answer where systems were searched."""
+    if result.system is None:
+        return settings
+    from rephaze.search.systems import settings_of_design
 
-    try:
-        return field_reaches(reader, FIELD_STEPS_S if is_comparable(info) else 0.0, stop)
-    except RunError:
-        raise
-    except RephazeError:  # a graph file that is not what it was
-        return field_reaches(reader)
+    return settings_of_design(settings, result.design)
 
 
-def _accounts(
-    settings: SearchSettings, result: SearchResult, stop: StopSignal
-) -> tuple[tuple[PlanAccount, ...], str]:
-    """Where time and memory of the winner's plans go, or nothing and why."""
-    from rephaze.study.plan_accounts import plan_accounts
+def _items(scenario: Scenario, result: SearchResult) -> list[ChipItems]:
+    """The silicon of the winner and of TPUv4 under the area model of the space."""
+    from rephaze.hardware.area import chip_items
+    from rephaze.hardware.presets import preset_chip
 
-    try:
-        return plan_accounts(settings, result, stop), ""
-    except StoppedError:
-        return (), "There was no time left to split time and memory by cause: rephaze report does."
-    except RephazeError as error:
-        return (), f"Time and memory could not be split by cause: {error}"
+    if result.chip is None:
+        return []
+    model = scenario.space.area_model
+    return [chip_items(result.chip, model), chip_items(preset_chip("tpuv4"), model)]
 
 
-def _blocks(
-    settings: SearchSettings, result: SearchResult, stop: StopSignal
-) -> tuple[tuple[PassSchedule, ...], str]:
-    """The schedules of the winner's blocks, or none and why."""
-    from rephaze.measure.plan_schedules import block_schedules
+def _expected(result: SearchResult) -> dict[str, ExpectedError | None]:
+    """By model, what measured runs near its plan say."""
+    from rephaze.api.expected_errors import expected_of_search
 
-    try:
-        return block_schedules(settings, result, stop), ""
-    except StoppedError:
-        return (), "There was no time left to schedule the layers: rephaze report does."
-    except RephazeError as error:  # a graph file that has moved since takes nothing from the rest of the page
-        return (), f"The layers could not be read again: {error}"
+    return expected_of_search(result.plans)
+
+
+def _assumptions(scenario: Scenario) -> tuple[Assumption, ...]:
+    from rephaze.hardware.assumptions import scenario_assumptions
+
+    return scenario_assumptions(scenario)
 
 
 def _marked(found: ChipAnswer) -> MarkedChip:
-    from rephaze.report.search_plots import MarkedChip
+    from rephaze.report.explored import MarkedChip
 
     return MarkedChip(
         name=found.chip.name,

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from math import isfinite
 from typing import TYPE_CHECKING
 
+from rephaze.api.plan_rates import OBJECTIVE_UNITS, objective_figure, plan_rates
 from rephaze.api.present import Block, TextTable
 from rephaze.types.pareto import AreaBudget, ParetoPoint
 from rephaze.units import GB, GIB, MIB, S_PER_MS, UM2_PER_MM2
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
     from rephaze.api.search_results import BestDesign, Exploration, Verification
     from rephaze.types.chip import Chip
     from rephaze.types.pareto import ParetoFront
-    from rephaze.types.search import Certificate, ModelPlan, SearchResult
+    from rephaze.types.search import Certificate, ModelPlan, Objective, SearchResult
     from rephaze.types.sensitivity import Sensitivity
 
 POINT_HEADINGS = ("samples/s", "mm²", "J/sample", "US$", "full power W", "chip")
@@ -37,6 +38,7 @@ def exploration_blocks(found: Exploration) -> list[Block]:
         if found.system is not None:
             blocks += [f"system  {found.system.in_words}", f"takes  {found.system.bill_in_words}"]
         blocks += [plan_table(found.plans)]
+        blocks += rates_sentences(found)
         blocks += [f"certificate  {certificate_sentence(found.certificate)}"]
     blocks += [f"{heading}  {text}" for heading, text in scope_sentences(found)]
     return blocks + ([f"held back by  {found.certificate.binding}"] if found.chip is not None else [])
@@ -45,17 +47,29 @@ def exploration_blocks(found: Exploration) -> list[Block]:
 def answer_sentence(found: Exploration) -> str:
     """Objective, bound and gap of an answer."""
     return (
-        f"in {found.search_s:.1f} s: {found.settings.objective} {found.objective:,.5g} "
-        f"(bound {found.bound:,.5g}, gap {found.gap:.3%}); scenario {found.settings.scenario.name}"
+        f"in {found.search_s:.1f} s: {found.settings.objective} {_objective(found, found.objective)} "
+        f"(bound {_objective(found, found.bound)}, gap {found.gap:.3%}); scenario {found.settings.scenario.name}"
     )
 
 
 def unknown_sentence(found: Exploration) -> str:
     """What may still be there when a search was stopped before it found anything."""
     _, most = next(iter(found.certificate.num_within.values()))
-    bounded = f"at most {found.bound:,.5g}" if isfinite(found.bound) else "not bounded yet"
+    bounded = f"at most {_objective(found, found.bound)}" if isfinite(found.bound) else "not bounded yet"
     counted = "designs" if found.certificate.num_boxes is None else "grid points"
     return f"any of {most:,} {counted} may have a plan, of {found.settings.objective} {bounded}"
+
+
+def rates_sentences(found: Exploration) -> list[str]:
+    """Tokens a second and the use of the chips, of each model's plan."""
+    if found.chip is None:
+        return []
+    attention = found.settings.scenario.attention
+    return [f"{plan.model}: {plan_rates(plan, found.chip, attention).sentence}" for plan in found.plans]
+
+
+def _objective(found: Exploration, value: float) -> str:
+    return objective_figure(value, found.settings.objective)
 
 
 def chip_sentence(chip: Chip, area_um2: float) -> str:
@@ -129,12 +143,14 @@ def sensitivity_blocks(found: Sensitivity) -> list[Block]:
 
 def change_table(found: Sensitivity) -> TextTable:
     """The unchanged answer, then one row for each change."""
-    rows = [("nothing", *_answer_cells(found.base, "1.000x"))]
+    objective = found.settings.objective
+    rows = [("nothing", *_answer_cells(found.base, "1.000x", objective))]
     for one in found.changes:
         gain = f"{one.gain_factor:.3f}x{'' if one.is_proven else '~'}" if one.gain_factor > 0 else "-"
-        rows.append((f"{one.knob} x {one.scale_factor:g}", *_answer_cells(one.result, gain)))
+        rows.append((f"{one.knob} x {one.scale_factor:g}", *_answer_cells(one.result, gain, objective)))
     words = frozenset({"changed", "chip", "status"})
-    return TextTable(headings=CHANGE_HEADINGS, rows=tuple(rows), left=words)
+    headings = tuple(OBJECTIVE_UNITS[objective] if name == "objective" else name for name in CHANGE_HEADINGS)
+    return TextTable(headings=headings, rows=tuple(rows), left=words)
 
 
 def change_notes(found: Sensitivity) -> list[str]:
@@ -144,12 +160,12 @@ def change_notes(found: Sensitivity) -> list[str]:
     return ["~ not proven: one of the two searches has a gap, or found nothing"]
 
 
-def _answer_cells(result: SearchResult, gain: str) -> tuple[str, ...]:
+def _answer_cells(result: SearchResult, gain: str, objective: Objective) -> tuple[str, ...]:
     chip = result.chip
     if chip is None:
         return ("none", "", "", "", "", "", "", "", result.status, "")
     return (
-        f"{result.objective:,.5g}",
+        objective_figure(result.objective, objective).split(" ")[0],
         gain,
         f"{result.area_um2 / UM2_PER_MM2:,.1f}",
         chip.in_words if result.system is None else f"{result.system.num_chips:,} of {chip.in_words}",
@@ -253,9 +269,7 @@ def check_table(found: Verification) -> TextTable:
 
 def best_blocks(best: BestDesign) -> list[Block]:
     """The winning chip and its plans."""
-    headline = (
-        f"design {best.design:,}, objective {best.objective:,.5g}: {chip_sentence(best.chip, best.area_um2)}"
-    )
+    headline = f"design {best.design:,}: {chip_sentence(best.chip, best.area_um2)}"
     return [headline, plan_table(best.plans)]
 
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from rephaze.types.graph import ModelGraph
 
 YES, NO, LIMITED = "yes", "no", "limited"
-UNCALIBRATED = "products run at the data sheet's peak: most times are too low, see docs/plans.md, Published runs"
+UNCALIBRATED = "times of place, estimate and search are those of the data sheet: most are too low (docs/plans.md)"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -134,7 +134,11 @@ def _model(name: str, graph: ModelGraph, *, is_shipped: bool) -> Support:
             else "its layers are no line of equal blocks: exact cuts over sets of layers, which take longer",
         ),
         Coverage(what="sharding", answer=YES, detail="optimizer state, gradients, weights (FSDP); HSDP groups"),
-        Coverage(what="calibration", answer=NO, detail=UNCALIBRATED),
+        Coverage(
+            what="calibration",
+            answer=LIMITED,
+            detail=f"by chip, not by model: rephaze validate predicts measured runs; {UNCALIBRATED}",
+        ),
     ]
     rows.append(
         Coverage(
@@ -186,7 +190,7 @@ def _chip(name: str, chip: Chip, values: Coverage | None = None) -> Support:
         Coverage(what="schedules and plans", answer=YES, detail="estimate, schedule, place, judge"),
         Coverage(what="area", answer=LIMITED, detail="no control logic, no host interface"),
         Coverage(what="energy and cost", answer=LIMITED, detail="rephaze bill: every item with its grade"),
-        Coverage(what="calibration", answer=NO, detail=UNCALIBRATED),
+        _calibration(name),
         Coverage(
             what="export to timeloop",
             answer=LIMITED,
@@ -194,3 +198,18 @@ def _chip(name: str, chip: Chip, values: Coverage | None = None) -> Support:
         ),
     )
     return Support(name=name, kind="chip", coverage=rows)
+
+
+def _calibration(name: str) -> Coverage:
+    """Whether runs were measured on such a chip."""
+    from rephaze.truth.machines import load_machines
+
+    families = [
+        machine.family
+        for machine in load_machines().values()
+        if name.lower() in [chip.lower() for chip in machine.chips]
+    ]
+    if not families:
+        return Coverage(what="calibration", answer=NO, detail=f"no measured runs of it; {UNCALIBRATED}")
+    told = f"constants of family {families[0]}, which rephaze validate uses; {UNCALIBRATED}"
+    return Coverage(what="calibration", answer=LIMITED, detail=told)

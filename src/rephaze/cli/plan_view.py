@@ -20,6 +20,7 @@ from rephaze.api.plan_views import (
     memory_sentence,
     plan_sentence,
     proof_sentence,
+    rates_said,
     replay_sentence,
     stage_cells,
     time_sentence,
@@ -60,7 +61,8 @@ def show_placement(console: Console, found: PlacedModel) -> None:
     if placement.best is None:
         console.print(styled((str(placement.status), "bold red"), f" {placement.reason}"))
     else:
-        _show_plan(console, found.problem, placement.best, proof_sentence(found))
+        notes = [*rates_said(found.rates), proof_sentence(found)]
+        _show_plan(console, found.problem, placement.best, notes)
     if found.alternative is not None:
         _show_alternative(console, found)
 
@@ -68,8 +70,8 @@ def show_placement(console: Console, found: PlacedModel) -> None:
 def show_evaluated(console: Console, label: str, found: EvaluatedPlan) -> None:
     """Print a given plan, its timeline if asked for, and what would help if it does not fit."""
     console.print(Text(label, style="bold"))
-    replayed = "" if found.replay_s is None else replay_sentence(found.replay_s)
-    _show_plan(console, found.problem, found.priced, replayed)
+    replayed = [] if found.replay_s is None else [replay_sentence(found.replay_s)]
+    _show_plan(console, found.problem, found.priced, [*rates_said(found.rates), *replayed])
     if found.timeline is not None:
         rows = [(event.stage, str(event.activity), event.start_s, event.end_s) for event in found.timeline]
         _show_timeline(console, rows)
@@ -77,11 +79,11 @@ def show_evaluated(console: Console, label: str, found: EvaluatedPlan) -> None:
         console.print(f"- {remedy}")
 
 
-def _show_plan(console: Console, problem: PlacementProblem, priced: PricedPlan, note: str) -> None:
+def _show_plan(console: Console, problem: PlacementProblem, priced: PricedPlan, notes: list[str]) -> None:
     headline = Text(plan_sentence(problem, priced))
     headline.highlight_regex(r"^\S+ s|tp \d+, pp \d+, dp \d+", "bold")
     console.print(headline)
-    if note:
+    for note in notes:
         console.print(note, style="dim")
     console.print(_stage_table(priced))
     left = Text(memory_sentence(priced))

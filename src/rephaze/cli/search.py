@@ -239,17 +239,25 @@ def _write_report(
         return None
 
 
-def _record(result: SearchResult) -> dict[str, Any]:
+def _record(result: Exploration) -> dict[str, Any]:
+    from rephaze.api.plan_rates import OBJECTIVE_UNITS, plan_rates, rates_record
+
+    attention = result.settings.scenario.attention
+    plans = [
+        asdict(plan) | (rates_record(plan_rates(plan, result.chip, attention)) if result.chip else {})
+        for plan in result.plans
+    ]
     certificate = asdict(result.certificate)
     return {
         "status": str(result.status),
         "objective": result.objective,
+        "objective_unit": OBJECTIVE_UNITS[result.settings.objective],
         "bound": result.bound if isfinite(result.bound) else None,
         "gap": result.gap if result.chip else None,
         "chip": asdict(result.chip) if result.chip else None,
         "area_um2": result.area_um2,
         "system": None if result.system is None else asdict(result.system),
-        "plans": [asdict(plan) for plan in result.plans],
+        "plans": plans,
         "num_designs": certificate["num_designs"],
         "num_solved_exactly": certificate["num_solved_exactly"],
         "certificate": certificate,
@@ -259,13 +267,16 @@ def _record(result: SearchResult) -> dict[str, Any]:
 
 
 def _print(result: Exploration, out: Path | None) -> None:
+    from rephaze.api.expected_errors import expected_of_search, expected_sentence
     from rephaze.api.search_views import (
         answer_sentence,
         certificate_sentence,
         chip_sentence,
         plan_table,
+        rates_sentences,
         unknown_sentence,
     )
+    from rephaze.types.placement import PlacementModel
 
     if result.chip is None:
         stdout.print(styled((str(result.status), "yellow"), f": {result.reason}"))
@@ -282,9 +293,14 @@ def _print(result: Exploration, out: Path | None) -> None:
         stdout.print(styled(("system", "bold"), f"  {result.system.in_words}"))
         stdout.print(styled(("takes", "bold"), f"  {result.system.bill_in_words}"))
     print_content(plan_table(result.plans), shown=_NARROW)
+    for said in rates_sentences(result):
+        stdout.print(said)
     stdout.print(styled(("certificate", "bold"), f"  {certificate_sentence(result.certificate)}"))
     _print_scope(result)
     stdout.print(styled(("held back by", "bold"), f"  {result.certificate.binding}"))
+    if result.settings.scenario.placement_model is PlacementModel.FULL:
+        for model, near in expected_of_search(result.plans).items():
+            stdout.print(styled((f"expected, {model}", "bold"), f"  {expected_sentence(near)}"))
     if out is not None:
         stdout.print(f"run recorded in {out}")
 

@@ -27,10 +27,16 @@ def register(app: typer.Typer) -> None:
 
 def sensitivity(
     models: Annotated[
-        list[str], typer.Argument(help="Zoo names (rephaze models) or graph files.", metavar="MODEL...")
-    ],
+        list[str] | None, typer.Argument(help="Zoo names (rephaze models) or graph files.", metavar="MODEL...")
+    ] = None,
     scenario: Annotated[
         str | None, typer.Option(help="default, coarse, paper, or a scenario file (.toml).")
+    ] = None,
+    run: Annotated[
+        Path | None,
+        typer.Option(
+            help="A finished run to take settings and answer from; its report shows the study then.", metavar="RUN"
+        ),
     ] = None,
     knob: Annotated[
         list[str] | None,
@@ -61,17 +67,18 @@ def sensitivity(
 
     Each line is a whole search, proven like any other: eleven of them unless --knob and --factor say less.
 
-    Example:  rephaze sensitivity gpt2-xl --knob hbm --knob area --html sensitivity.html
+    Examples:  rephaze sensitivity gpt2-xl --knob hbm --html page.html   |   rephaze sensitivity --run run1
     """
     from rephaze.api import sensitivity as study
 
     if html is not None:
-        check_output(html, HTML_PAGE, (*models, scenario or ""))
+        check_output(html, HTML_PAGE, (*(models or ()), scenario or ""))
     limit_s = seconds("--time-limit", time_limit)
     with step_progress(quiet=json_output) as on_step:
         found = study(
-            *models,
+            *(models or ()),
             scenario=scenario,
+            run=run,
             config=config,
             changes=budget_changes(budget_watts, budget_usd, budget_mm2),
             knobs=knob or (),

@@ -5,14 +5,15 @@ Axis letters: c = chip.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from rephaze.hardware.sourced_data import component_value
 from rephaze.hardware.sram import banked_um2, sram_um2
-from rephaze.types.chip import ChipTable
+from rephaze.types.chip import Chip, ChipTable, chip_table
+from rephaze.types.chip_items import ChipItems
 from rephaze.types.space import AreaModel
 
 Floats = NDArray[np.float64]
@@ -35,6 +36,26 @@ class ChipArea:
 def chip_area(chips: ChipTable, model: AreaModel) -> ChipArea:
     """The area of every chip under ``model``."""
     return _paper(chips) if model is AreaModel.PAPER else _corrected(chips)
+
+
+def chip_items(chip: Chip, model: AreaModel) -> ChipItems:
+    """The area of one chip by what it is for, as ``chip_area`` adds it up."""
+    chips = chip_table([chip])
+    area = chip_area(chips, model)
+    without_vector = chip_area(replace(chips, num_vector_cores=0 * chips.num_vector_cores), model)
+    tensor_scratchpads_um2 = float(without_vector.scratchpads_um2_c[0])
+    # Without stacks only the network's part of the interfaces is left.
+    links_um2 = float(chip_area(replace(chips, num_hbm_stacks=0 * chips.num_hbm_stacks), model).io_um2_c[0])
+    return ChipItems(
+        chip=chip,
+        arrays_um2=float(area.arrays_um2_c[0]),
+        tensor_scratchpads_um2=tensor_scratchpads_um2,
+        lanes_um2=float(area.lanes_um2_c[0]),
+        vector_scratchpads_um2=float(area.scratchpads_um2_c[0]) - tensor_scratchpads_um2,
+        buffer_um2=float(area.global_buffer_um2_c[0]),
+        hbm_um2=float(area.io_um2_c[0]) - links_um2,
+        links_um2=links_um2,
+    )
 
 
 def lane_um2() -> float:

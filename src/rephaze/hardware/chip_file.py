@@ -9,7 +9,7 @@ from rephaze.errors import SpecError
 from rephaze.hardware.presets import CHIP_FIELDS, STATED_FIELDS, complete_chip, find_preset, preset_chip
 from rephaze.types.checks import check_count, did_you_mean, under
 from rephaze.types.chip import Chip
-from rephaze.types.files import read_mapping
+from rephaze.types.files import is_file, read_mapping
 
 FLOAT_FIELDS = ("hbm_bytes_per_s", "clock_hz", "scratchpad_bytes_per_cycle", "global_buffer_bytes_per_cycle")
 
@@ -19,7 +19,7 @@ WHOLE_FIELDS = tuple(field for field in STATED_FIELDS if field not in FLOAT_FIEL
 def load_chip(name_or_path: str) -> Chip:
     """The chip of a preset's name, or of a ``.toml`` or ``.json`` file."""
     path = Path(name_or_path)
-    if path.suffix in (".toml", ".json") or path.is_file():
+    if path.suffix in (".toml", ".json") or is_file(path):
         return chip_from_mapping(read_mapping(path), default_name=path.stem, source=path.name)
     return preset_chip(name_or_path)
 
@@ -35,10 +35,14 @@ def chip_from_mapping(data: dict[str, Any], *, default_name: str, source: str = 
     prefix = f"{source}: " if source else ""
     values: dict[str, Any] = {}
     given = dict(data)
-    name = str(given.pop("name", default_name))
+    name = given.pop("name", default_name)
     base = given.pop("base", None)
+    for field, text in (("name", name), ("base", base)):
+        if not isinstance(text, str) and not (field == "base" and text is None):
+            raise SpecError(prefix + field, text, "must be text")
     if base is not None:
-        preset = find_preset(str(base))
+        with under(f"{prefix}base: "):
+            preset = find_preset(base)
         values = {field: given.value for field, given in preset.values.items() if field in CHIP_FIELDS}
     for field, value in given.items():
         if field not in CHIP_FIELDS:

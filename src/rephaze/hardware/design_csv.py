@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import csv
 import io
+import re
 from pathlib import Path
 
 import numpy as np
 
 from rephaze.errors import FileError, SpecError
 from rephaze.hardware.template import build_chips, load_template
-from rephaze.types.checks import check_count
+from rephaze.types.checks import check_count, did_you_mean
 from rephaze.types.chip import ChipTable
 from rephaze.types.files import read_text
 from rephaze.types.space import AreaModel
@@ -18,16 +19,21 @@ from rephaze.types.space import AreaModel
 REQUIRED = ("num_tensor_cores", "num_vector_cores", "width", "depth", "global_buffer_bytes")
 OPTIONAL = ("vector_lanes", "num_hbm_stacks")
 DEFAULT_HBM_STACKS = 4
+MAX_ROWS = 1_000_000
+_WHOLE = re.compile(r"[+-]?[0-9]{1,15}")
 
 
 def read_designs(path: Path, model: AreaModel) -> ChipTable:
     """The chips of a CSV file, built by the template that goes with the area model."""
-    reader = csv.DictReader(io.StringIO(read_text(path)))
-    header = reader.fieldnames or []
-    missing = [name for name in REQUIRED if name not in header]
-    if missing:
-        raise FileError(f"{path.name}: column {missing[0]} is missing; needed are {', '.join(REQUIRED)}")
-    rows = [_row(number, record, path.name) for number, record in enumerate(reader, start=1)]
+    try:
+        header, *lines = [line for line in csv.reader(io.StringIO(read_text(path)), strict=True) if line] or [[]]
+    except csv.Error as error:
+        raise FileError(f"{path.name}: not valid CSV ({error})") from None
+    header = [name.strip() for name in header]
+    _check_header(header, path.name)
+    if len(lines) > MAX_ROWS:
+        raise FileError(f"{path.name}: has {len(lines):,} rows; the most is {MAX_ROWS:,}")
+    rows = [_row(number, header, line, path.name) for number, line in enumerate(lines, start=1)]
     if not rows:
         raise FileError(f"{path.name}: holds no chips; give a row below the header")
     columns = {name: np.array([row[name] for row in rows], dtype=np.int64) for name in REQUIRED + OPTIONAL}
@@ -43,17 +49,36 @@ def read_designs(path: Path, model: AreaModel) -> ChipTable:
     )
 
 
-def _row(number: int, record: dict[str, str | None], source: str) -> dict[str, int]:
+def _check_header(header: list[str], source: str) -> None:
+    """Raise unless every column is a known one, given once, and none that is needed is missing."""
+    known = REQUIRED + OPTIONAL
+    for at, name in enumerate(header):
+        if name in header[:at]:
+            raise FileError(f"{source}: column {name[:80]} is given twice")
+    for name in REQUIRED:
+        if name not in header:
+            raise FileError(f"{source}: column {name} is missing; needed are {', '.join(REQUIRED)}")
+    for name in header:
+        if name not in known:
+            rule = f"is not a known column; known are {', '.join(known)}"
+            raise SpecError(f"{source}: column", name, rule, did_you_mean(name, known))
+
+
+def _row(number: int, header: list[str], cells: list[str], source: str) -> dict[str, int]:
+    if len(cells) > len(header):
+        raise SpecError(
+            f"{source} row {number}", cells[len(header)], f"is a cell too much: there are {len(header)} columns"
+        )
+    record = dict(zip(header, cells, strict=False))
+
     def whole(column: str) -> int:
         field, text = f"{source} row {number}: {column}", record.get(column)
         if text is None or not text.strip():
             raise SpecError(field, text, "is missing")
-        try:
-            value = int(text)
-        except ValueError:
-            raise SpecError(field, text, "must be a whole number") from None
-        check_count(field, value, at_most=2**38)
-        return value
+        if not _WHOLE.fullmatch(text.strip()):
+            raise SpecError(field, text, "must be a whole number")
+        check_count(field, int(text), at_most=2**38)
+        return int(text)
 
     found = {column: whole(column) for column in REQUIRED}
     found["vector_lanes"] = whole("vector_lanes") if record.get("vector_lanes") else found["width"]

@@ -58,12 +58,12 @@ class SpaceFile(Strict):
     global_buffer_mib: Values
     num_hbm_stacks: Values
     hbm_gib_options: list[int] = Field(default_factory=list)
-    area_limit_um2: float | None = None
+    area_limit_um2: float | None = Field(default=None, gt=0.0, le=1e12)
     area_limit_chip: str | None = None
     area_limit_design: LimitDesign | None = None
     area_floor_fraction: float = Field(default=0.0, ge=0.0, le=1.0)
     power_limit_w: float = Field(default=float("inf"), gt=0.0)
-    constraints: list[str] = Field(default_factory=list)
+    constraints: list[str] = Field(default_factory=list, max_length=100)
 
     @model_validator(mode="after")
     def _one_limit(self) -> SpaceFile:
@@ -138,6 +138,9 @@ class ScenarioFile(Strict):
     training: TrainingFile
     plans: PlansFile | None = None
 
+
+MAX_CHOICES = 64
+"""Degrees or microbatch sizes to try."""
 
 SCENARIOS = ("default", "coarse", "paper")
 
@@ -242,8 +245,14 @@ def _training(found: TrainingFile) -> TrainingSettings:
         values = getattr(found, field)
         if not values:
             raise SpecError(field, [], "must list at least one value")
+        if len(values) > MAX_CHOICES:
+            rule = f"lists {len(values):,} values; the most is {MAX_CHOICES}, as all their combinations are tried"
+            raise SpecError(field, values, rule)
+        if len(set(values)) != len(values):
+            raise SpecError(field, values, "lists a value twice")
         for value in values:
-            check_count(field, value)
+            check_count(field, value, at_most=2**20)
+    check_count("global_batch", found.global_batch, at_most=2**30)
     return TrainingSettings(
         global_batch=found.global_batch,
         microbatches=tuple(found.microbatches),

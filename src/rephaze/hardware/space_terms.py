@@ -98,7 +98,7 @@ def _columns(system: BilledSystem, num_chips: int) -> SystemColumns:
         hbm=hbm_stack(system.hbm),
         num_inside_links=system.num_inside_links,
         num_outside_links=system.num_outside_links,
-        node_size=system.node_size,
+        node_size=system.num_node_chips,
         num_chips=system.num_chips,
     )
     return same_system(whole, num_chips)

@@ -120,7 +120,7 @@ def placement_on_chip(
         on_unit(done, len(units))
         if any(impossible_passes(solver, work, unit.cut, unit.microbatch)):
             continue
-        graphs.append(_with_times(graph, unit.cut, solver, work))
+        graphs.append(with_times(graph, unit.cut, solver, work))
         unproven.extend(unproven_passes(solver, work, unit.cut, unit.microbatch))
     policies = {unit.policy for unit in work.units}
     policy = policies.pop() if len(policies) == 1 else RecomputePolicy.AUTO
@@ -165,7 +165,8 @@ def impossible_passes(solver: ChipSolver, work: ModelWork, cut: GraphCut, microb
                 yield f"{layer_type.name} {direction}"
 
 
-def _with_times(graph: LayerGraph, cut: GraphCut, solver: ChipSolver, work: ModelWork) -> LayerGraph:
+def with_times(graph: LayerGraph, cut: GraphCut, solver: ChipSolver, work: ModelWork) -> LayerGraph:
+    """The layers with their scheduled times, and bounds where those are not proven."""
     clock_hz = solver.chip.clock_hz
     layers = []
     for layer, kind in zip(graph.layers, work.layer_type_of, strict=True):

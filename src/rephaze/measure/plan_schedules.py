@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import replace
 
 from rephaze.measure.chip_solver import ChipSolver
@@ -20,24 +21,21 @@ from rephaze.types.schedule import (
     ScheduleStatus,
     scheduled,
 )
-from rephaze.types.search import ModelPlan, SearchResult, SearchSettings
+from rephaze.types.search import ModelPlan, SearchSettings
 from rephaze.types.stopping import UNSTOPPED, StopSignal
 
 DIRECTIONS = ("forward", "backward")
 
 
-def block_schedules(
-    settings: SearchSettings, result: SearchResult, stop: StopSignal = UNSTOPPED
+def plan_passes(
+    settings: SearchSettings, chip: Chip, plan: ModelPlan, stop: StopSignal = UNSTOPPED
 ) -> tuple[PassSchedule, ...]:
-    """Forward and backward pass of each model's most repeated layer type on the winning chip; none without one.
+    """Forward and backward pass of every layer type of a model on a chip, the most repeated type first.
 
-    A model's layers are estimated and scheduled as the search did, at the degree and the microbatch size of its
-    plan. A model given as a file is read again: ``RephazeError`` if it is gone. ``StoppedError`` when cut.
+    Layers are estimated and scheduled as the search did, at the degree and the microbatch size of the plan. A
+    model given as a file is read again: ``RephazeError`` if it is gone. ``StoppedError`` when cut.
     """
-    if result.chip is None:
-        return ()
-    scenario, chip = settings.scenario, result.chip
-    return tuple(one for plan in result.plans for one in plan_schedules(plan.model, scenario, chip, plan, stop))
+    return tuple(_layer_schedules(plan.model, settings.scenario, chip, plan, stop))
 
 
 def scenario_of_plan(scenario: Scenario, plan: ModelPlan | FullPlan) -> Scenario:
@@ -58,17 +56,27 @@ def plan_schedules(
     model: str, scenario: Scenario, chip: Chip, plan: ModelPlan | FullPlan, stop: StopSignal = UNSTOPPED
 ) -> list[PassSchedule]:
     """Forward and backward pass of a model's most repeated layer type on a chip, cut as a plan says."""
+    return list(_layer_schedules(model, scenario, chip, plan, stop, most=1))
+
+
+def _layer_schedules(
+    model: str,
+    scenario: Scenario,
+    chip: Chip,
+    plan: ModelPlan | FullPlan,
+    stop: StopSignal,
+    most: int | None = None,
+) -> Iterator[PassSchedule]:
+    """Both passes of so many layer types, the most repeated first."""
     scenario = scenario_of_plan(scenario, plan)
     work, solver = ModelWork(model, scenario, stop), ChipSolver(chip, scenario, stop=stop)
-    cut = work.cuts[0]
-    kind, num_layers = Counter(work.layer_type_of).most_common(1)[0]
-    found = []
-    for direction, name in enumerate(DIRECTIONS):
-        problem, schedule = _pass(work, solver, Unit(cut, plan.microbatch, work.units[0].policy), kind, direction)
-        found.append(
-            PassSchedule(
+    unit = Unit(work.cuts[0], plan.microbatch, work.units[0].policy)
+    for kind, num_layers in Counter(work.layer_type_of).most_common(most):
+        for direction, name in enumerate(DIRECTIONS):
+            problem, schedule = _pass(work, solver, unit, kind, direction)
+            yield PassSchedule(
                 model=model,
-                layer=work.graph(cut).layer_types[kind].name,
+                layer=work.graph(unit.cut).layer_types[kind].name,
                 direction=name,
                 num_layers=num_layers,
                 tp=plan.tp,
@@ -77,8 +85,6 @@ def plan_schedules(
                 problem=problem,
                 schedule=schedule,
             )
-        )
-    return found
 
 
 def _pass(

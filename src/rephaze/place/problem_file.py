@@ -54,7 +54,6 @@ def parse_problem(data: dict[str, Any]) -> PlacementProblem:
     text = validate(ProblemText, data)
     cost_model = PlacementModel(text.cost_model)
     cluster = _cluster(text.cluster, cost_model)
-    check_number("cluster.device_memory_bytes", text.cluster.device_memory_bytes, at_least=1e-9)
     num_microbatches = _microbatches(text.training, cost_model)
     check_choice("training.optimizer", text.training.optimizer, [entry.value for entry in Optimizer])
     optimizer = Optimizer(text.training.optimizer)
@@ -105,7 +104,6 @@ def _cluster(text: ClusterText, cost_model: PlacementModel) -> Cluster:
     if (text.link_bytes_per_s is None) == (text.levels is None):
         raise SpecError("cluster", text.link_bytes_per_s, "give link_bytes_per_s or levels, one of them")
     if text.levels is None:
-        check_number("cluster.link_bytes_per_s", text.link_bytes_per_s, at_least=1e-9)
         assert text.link_bytes_per_s is not None
         return flat_cluster(text.num_devices, text.link_bytes_per_s)
     if cost_model is PlacementModel.PAPER:
@@ -169,10 +167,6 @@ def _graph(field: str, text: GraphText, max_tp: int, cost_model: PlacementModel)
         if layer.name in position:
             raise SpecError(f"{where}.name", layer.name, "is the name of another layer; names must differ")
         position[layer.name] = at
-        for name in ("param_bytes", "activation_bytes", "forward_s", "backward_s", "working_bytes"):
-            check_number(f"{where}.{name}", getattr(layer, name))
-        if layer.input_bytes is not None:
-            check_number(f"{where}.input_bytes", layer.input_bytes)
         if layer.tensor_parallel and text.tp == 1:
             raise SpecError(
                 f"{where}.tensor_parallel", True, "must be false at tp 1", "one device holds the whole layer"
@@ -187,7 +181,6 @@ def _graph(field: str, text: GraphText, max_tp: int, cost_model: PlacementModel)
                 raise SpecError(where, end, "is not the name of a layer")
         if edge.src == edge.dst:
             raise SpecError(where, edge.src, "an edge must join two different layers")
-        check_number(f"{where}.bytes", edge.bytes)
         if (edge.src, edge.dst) in seen:
             raise SpecError(where, f"{edge.src} -> {edge.dst}", "is given twice", "add their bytes up")
         seen.add((edge.src, edge.dst))
@@ -226,7 +219,6 @@ def _tied(
         if name not in position:
             raise SpecError(f"{field}.layers", name, "is not the name of a layer")
     owner = graph.layers[position[text.layers[0]]]
-    check_number(f"{field}.param_bytes", text.param_bytes)
     if text.param_bytes > owner.param_bytes:
         raise SpecError(
             f"{field}.param_bytes", text.param_bytes,

@@ -6,6 +6,8 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from rephaze.types.quantities import MAX_CUTS, MAX_LAYERS, MAX_LINKS, Bytes, Name, Rate, Seconds
+
 
 class _Strict(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True)
@@ -15,18 +17,18 @@ class LevelText(_Strict):
     """A level of the network."""
 
     num_devices: int
-    bytes_per_s: float
-    latency_s: float = 0.0
+    bytes_per_s: Rate
+    latency_s: Seconds = 0.0
 
 
 class ClusterText(_Strict):
     """The cluster: one bandwidth, or levels."""
 
     num_devices: int
-    device_memory_bytes: float
-    link_bytes_per_s: float | None = None
+    device_memory_bytes: Rate
+    link_bytes_per_s: Rate | None = None
     levels: list[LevelText] | None = None
-    hbm_bytes_per_s: float | None = None
+    hbm_bytes_per_s: Rate | None = None
 
 
 class PrecisionText(_Strict):
@@ -51,14 +53,14 @@ class TrainingText(_Strict):
 class LayerText(_Strict):
     """A layer of one graph."""
 
-    name: str
-    param_bytes: float
-    activation_bytes: float
-    forward_s: float
-    backward_s: float
+    name: Name
+    param_bytes: Bytes
+    activation_bytes: Bytes
+    forward_s: Seconds
+    backward_s: Seconds
     tensor_parallel: bool = False
-    input_bytes: float | None = None
-    working_bytes: float = 0.0
+    input_bytes: Bytes | None = None
+    working_bytes: Bytes = 0.0
 
 
 class EdgeText(_Strict):
@@ -66,14 +68,14 @@ class EdgeText(_Strict):
 
     src: str
     dst: str
-    bytes: float
+    bytes: Bytes
 
 
 class TiedText(_Strict):
     """Weights that several layers share; the first owns them."""
 
     layers: list[str] = Field(min_length=1)
-    param_bytes: float
+    param_bytes: Bytes
 
 
 class GraphText(_Strict):
@@ -81,8 +83,8 @@ class GraphText(_Strict):
 
     tp: int
     microbatch: int = 1
-    layers: list[LayerText]
-    edges: list[EdgeText]
+    layers: list[LayerText] = Field(max_length=MAX_LAYERS)
+    edges: list[EdgeText] = Field(max_length=MAX_LINKS)
     tied: list[TiedText] = []
 
 
@@ -93,7 +95,7 @@ class ProblemText(_Strict):
     cost_model: Literal["paper", "1f1b"] = "1f1b"
     cluster: ClusterText
     training: TrainingText
-    graphs: list[GraphText]
+    graphs: list[GraphText] = Field(max_length=MAX_CUTS)
 
 
 class StageText(_Strict):

@@ -3,52 +3,51 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
-from rephaze.report.page import Section, figure, paragraph, table, write_page
+from rephaze.report.figure import Figure, figure_html
+from rephaze.report.page import Section, paragraph, table, write_page
+from rephaze.report.ratio_bars import RatioBar, ratio_figure
 from rephaze.types.comparison import Baseline, Comparison
 
-_WINNER, _OTHER = "#2a9d6f", "#3366aa"
 
-
-def comparison_figure(comparison: Comparison) -> Any:
-    """A Plotly bar a baseline, as long as its objective over that of the first baseline that has one.
+def comparison_figure(comparison: Comparison) -> Figure:
+    """A bar a baseline, as long as its objective over that of the first baseline that has one.
 
     Args:
         comparison: Baselines in the order they are shown; the last is the co-search.
     """
-    import plotly.graph_objects as go
-
     shown = [one for one in comparison.baselines if one.objective > 0]
     unit = shown[0].objective if shown else 1.0
     last = comparison.baselines[-1].name
-    plot = go.Figure()
-    plot.add_bar(
-        orientation="h",
-        y=[one.name for one in shown],
-        x=[one.objective / unit for one in shown],
-        marker={"color": [_WINNER if one.name == last else _OTHER for one in shown]},
-        text=[f"{one.objective / unit:.2f}x" for one in shown],
-        customdata=[one.objective for one in shown],
-        hovertemplate="%{y}: %{customdata:,.4g} (%{x:.3f}x)<extra></extra>",
-    )
-    plot.update_layout(
-        height=140 + 34 * len(shown),
-        xaxis={"title": {"text": f"{comparison.settings.objective} over {shown[0].name if shown else 'nothing'}"}},
-        yaxis={"autorange": "reversed", "automargin": True},
-        template="plotly_white",
-        margin={"t": 20},
-    )
-    return plot
+    bars = [
+        RatioBar(
+            name=one.name,
+            ratio=one.objective / unit,
+            objective=one.objective,
+            colour="2" if one.name == last else "1",
+        )
+        for one in shown
+    ]
+    axis = f"{comparison.settings.objective} over {shown[0].name if shown else 'nothing'}"
+    return ratio_figure("baselines", "Every baseline, one cost model", bars, axis, 0.0)
 
 
 def write_comparison_html(path: Path, comparison: Comparison) -> Path:
     """Write the comparison as one self-contained page and return its path."""
     settings = comparison.settings
     sections = [
-        Section(title="Every baseline, one cost model", body=figure(comparison_figure(comparison))),
+        Section(title="Every baseline, one cost model", body=figure_html(comparison_figure(comparison))),
         Section(title="The numbers", body=table(_HEADER, [_row(one, comparison) for one in comparison.baselines])),
     ]
+    sections += gain_sections(comparison)
+    lead = f"{', '.join(settings.models)}; scenario {settings.scenario.name}; co-search {comparison.status}"
+    return write_page(path, title="rephaze compare", lead=lead, sections=sections)
+
+
+def gain_sections(comparison: Comparison) -> list[Section]:
+    """The gain by cause and what sharing a chip costs, as far as they were found out."""
+    settings = comparison.settings
+    sections: list[Section] = []
     if comparison.gains is not None:
         gains = comparison.gains
         rows = [
@@ -84,8 +83,7 @@ def write_comparison_html(path: Path, comparison: Comparison) -> Path:
         ]
         body = table(("model", "common chip, samples/s", "own best, samples/s", "lost by sharing"), rows)
         sections.append(Section(title="What sharing a chip costs", body=body))
-    lead = f"{', '.join(settings.models)}; scenario {settings.scenario.name}; co-search {comparison.status}"
-    return write_page(path, title="rephaze compare", lead=lead, sections=sections)
+    return sections
 
 
 _HEADER = (

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
-from rephaze.report.page import figure, paragraph, table
+from rephaze.report.figure import Figure, Series, figure_html
+from rephaze.report.page import paragraph, table
+from rephaze.report.svg import WIDTH, Scale, drawing, label, number, round_ticks, tag
 from rephaze.types.boxes import FieldReach
 from rephaze.types.search import Certificate, SearchResult
 from rephaze.units import GHZ, MIB
 
-ANSWER, SOLVED, CLOSED = "#1c7c43", "#2456a6", "#c9d2df"
+STRIP_LEFT, STRIP_GAP, STRIP_TOP, STRIP_HIGH, STRIP_PITCH = 44.0, 8.0, 30.0, 110.0, 168.0
 TITLES = {
     "num_tensor_cores": "tensor cores",
     "tensor_width": "rows of an array",
@@ -25,7 +26,7 @@ TITLES = {
     "node_size": "chips of a node",
     "num_chips": "chips",
 }
-MOST_LABELS = 16
+MOST_LABELS = 12
 """Values named under an axis; of more every second, third ... is."""
 
 
@@ -56,84 +57,92 @@ def reach_body(reaches: Sequence[FieldReach], result: SearchResult) -> str:
     """The section's HTML: a step along each field, and a figure of all its values."""
     lead = "The winner with one field changed and all others kept, with the best plans of the changed chip."
     rows = [_steps(one, result) for one in sorted(reaches, key=lambda one: -_least_loss(one, result))]
-    note = (
-        "Blue: the best chip with this value that was measured, in percent of the answer; hollow: the winner with "
-        "this one field changed breaks a limit. Grey: the best bound of a box with this value when it was closed, "
-        "or when the search stopped: nothing in the box wins; plans that cannot reach the answer are left out. "
-        "Green: the answer. No bar: limits leave no design with this value, or none has a plan."
-    )
     return (
         paragraph(lead)
         + table(["field", "a step less", "the answer", "a step more"], rows)
-        + figure(reach_figure(reaches, result))
-        + paragraph(note, "note")
+        + figure_html(reach_figure(reaches, result))
     )
 
 
-def reach_figure(reaches: Sequence[FieldReach], result: SearchResult) -> Any:
+def reach_figure(reaches: Sequence[FieldReach], result: SearchResult) -> Figure:
     """For each field a strip of its values: how near to the answer chips and boxes with it come."""
-    from plotly.subplots import make_subplots
-
-    num_rows = -(-len(reaches) // 2)
-    plot = make_subplots(
-        rows=num_rows,
-        cols=2,
-        subplot_titles=[TITLES[one.field] for one in reaches],
-        vertical_spacing=0.34 / max(num_rows, 1),
-        horizontal_spacing=0.08,
-    )
     shown = [part for one in reaches for part in (*_parts(one.bound, result), *_known(one, result)) if part]
-    for at, one in enumerate(reaches):
-        place: dict[str, Any] = {"row": at // 2 + 1, "col": at % 2 + 1}
-        names = [_value(one.field, value) for value in one.values]
-        plot.add_bar(
-            x=names,
-            y=_parts(one.bound, result),
-            marker={
-                "color": [ANSWER if k == one.position else CLOSED for k in range(len(names))],
-                "opacity": 0.55,
-            },
-            hovertemplate="%{x}: closed at %{y:.2f} % of the answer<extra></extra>",
-            showlegend=False,
-            **place,
-        )
-        known = [
-            (name, part, k) for k, (name, part) in enumerate(zip(names, _known(one, result), strict=True)) if part
-        ]
-        plot.add_scatter(
-            mode="lines+markers",
-            x=[name for name, _, _ in known],
-            y=[part for _, part, _ in known],
-            line={"color": SOLVED, "width": 1},
-            marker={
-                "size": 7,
-                "color": [SOLVED if one.fits[k] or one.solved[k] else "#fff" for _, _, k in known],
-                "line": {"color": SOLVED, "width": 1.5},
-            },
-            hovertemplate="%{x}: %{y:.2f} % of the answer, measured<extra></extra>",
-            showlegend=False,
-            **place,
-        )
-        step = -(-len(names) // MOST_LABELS)
-        plot.update_xaxes(
-            type="category",
-            categoryorder="array",
-            categoryarray=names,
-            range=[-0.5, len(names) - 0.5],
-            tickvals=names[::step],
-            tickangle=0,
-            **place,
-        )
     low, top = min(shown, default=0.0), max(shown, default=100.0)
-    plot.update_yaxes(range=[max(0.0, low - 0.1 * (top - low)), top + 0.08 * (top - low)], ticksuffix=" %")
-    plot.update_layout(
-        template="plotly_white",
-        height=80 + 190 * num_rows,
-        margin={"l": 60, "r": 20, "t": 60, "b": 30},
-        font={"family": "system-ui, sans-serif", "size": 12},
-        bargap=0.15,
+    least, most = max(0.0, low - 0.1 * (top - low)), top + 0.08 * ((top - low) or 1.0)
+    body, rows = [], []
+    for at, one in enumerate(reaches):
+        left = (WIDTH - STRIP_GAP) / 2 * (at % 2) + STRIP_GAP * (at % 2) + STRIP_LEFT
+        begin = STRIP_TOP + STRIP_PITCH * (at // 2)
+        up = Scale(low=least, high=most, begin=begin + STRIP_HIGH, end=begin)
+        body.append(_strip(one, result, left, (WIDTH - STRIP_GAP) / 2 - STRIP_LEFT, up))
+        known = _known(one, result)
+        rows += [
+            [one.field, value, bound, part or None, fits]
+            for value, bound, part, fits in zip(
+                one.values, _parts(one.bound, result), known, one.fits, strict=True
+            )
+        ]
+    height = STRIP_TOP + STRIP_PITCH * -(-len(reaches) // 2) - 18
+    return Figure(
+        name="fields",
+        title="How near to the answer each value of a field comes",
+        svg=drawing(height, "".join(body), "How near to the answer each value of a field comes"),
+        header=("field", "value", "bound_percent_of_answer", "measured_percent_of_answer", "fits_limits"),
+        rows=rows,
+        legend=(
+            Series(key="bound", name="best bound of a box with this value", colour="11"),
+            Series(key="answer", name="the answer's value", colour="2"),
+            Series(key="known", name="best chip measured with it", colour="1"),
+        ),
+        note=(
+            "In percent of the answer. Hollow: the winner with this one field changed breaks a limit. A bound is "
+            "of the moment its box was closed, or the search stopped: nothing in the box wins; plans that cannot "
+            "reach the answer are left out. No bar: limits leave no design with this value, or none has a plan."
+        ),
     )
-    return plot
+
+
+def _strip(one: FieldReach, result: SearchResult, left: float, wide: float, up: Scale) -> str:
+    """The values of one field side by side."""
+    count = len(one.values)
+    pitch, bottom = wide / count, up.begin
+    parts = [label(left, up.end - 8, TITLES[one.field], class_="strong")]
+    for value in round_ticks(up.low, up.high, 4):
+        parts.append(tag("line", class_="grid", x1=left, x2=left + wide, y1=up(value), y2=up(value)))
+        parts.append(label(left - 5, up(value) + 4, f"{value:g}%", "end", class_="tick"))
+    every = -(-count // MOST_LABELS)
+    dots = []
+    columns = zip(one.values, _parts(one.bound, result), _known(one, result), strict=True)
+    for k, (value, bound, part) in enumerate(columns):
+        middle, name = left + pitch * (k + 0.5), _value(one.field, value)
+        if bound:
+            is_answer = k == one.position
+            parts.append(
+                tag(
+                    "rect",
+                    class_=("f2" if is_answer else "f11") + " see",
+                    data_s="answer" if is_answer else "bound",
+                    data_t=f"{TITLES[one.field]} {name}: closed at {bound:.2f} % of the answer",
+                    x=middle - 0.42 * pitch,
+                    y=up(bound),
+                    width=0.84 * pitch,
+                    height=max(bottom - up(bound), 0.0),
+                )
+            )
+        if part:
+            fits = one.fits[k] or one.solved[k] > 0
+            dots.append(
+                (middle, up(part), fits, f"{TITLES[one.field]} {name}: {part:.2f} % of the answer, measured")
+            )
+        if k % every == 0:
+            parts.append(label(middle, bottom + 13, name, "middle", class_="tick small"))
+    line = "M" + "L".join(f"{number(x)} {number(y)}" for x, y, _, _ in dots) if dots else ""
+    marks = tag("path", class_="thin s1", d=line) if line else ""
+    marks += "".join(
+        tag("circle", class_="f1" if fits else "hollow s1", cx=x, cy=y, r=3.2, data_t=said)
+        for x, y, fits, said in dots
+    )
+    return "".join(parts) + tag("g", marks or " ", data_s="known")
 
 
 def _known(one: FieldReach, result: SearchResult) -> list[float]:

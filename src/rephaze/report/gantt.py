@@ -1,72 +1,99 @@
-"""A layer's schedule as a Gantt chart: one self-contained HTML file, readable offline."""
+"""A layer's schedule as a Gantt chart: a bar per operator on the engine it runs on."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
-from rephaze.report.page import PLOT_CONFIG, plot_text
+from rephaze.report.figure import Figure, Series, figure_html
+from rephaze.report.page import Section, write_page
+from rephaze.report.svg import WIDTH, Scale, drawing, label, shortened, tag, x_axis
 from rephaze.types.latency import Engine
-from rephaze.types.output_files import HTML_PAGE, write_whole
 from rephaze.types.schedule import Mode, Schedule, ScheduleProblem
 
-_COLORS = {
-    Engine.TENSOR: "#3366aa",
-    Engine.VECTOR: "#2a9d6f",
-    Engine.FUSED: "#8e5ea2",
-    Engine.LINK: "#d9902f",
+LEFT, RIGHT, TOP, ROW, THICK = 190.0, 18.0, 8.0, 16.0, 11.0
+UNITS = 1000.0
+"""Of the inner drawing along the schedule; the page's script knows it."""
+
+ENGINES = {
+    Engine.TENSOR: ("tensor cores", "1"),
+    Engine.VECTOR: ("vector cores", "2"),
+    Engine.FUSED: ("both, fused", "4"),
+    Engine.LINK: ("link", "3"),
 }
 
 
-def gantt_figure(title: str, problem: ScheduleProblem, schedule: Schedule) -> Any:
-    """A Plotly figure with a bar per operator, colored by engine; all-cores operators are hatched.
+def gantt_figure(
+    title: str, problem: ScheduleProblem, schedule: Schedule, clock_hz: float | None = None
+) -> Figure:
+    """A bar for each operator that takes time, in the order they start; paler on one core alone.
 
     Args:
-        title: Shown above the chart.
+        title: Of the figure.
         problem: What was scheduled.
         schedule: Its answer; it must hold a schedule.
+        clock_hz: Shows microseconds; None: cycles.
     """
-    import plotly.graph_objects as go
-
     ops = {op.name: op for op in problem.ops}
-    figure = go.Figure()
+    per_unit = 1.0 if clock_hz is None else 1e6 / clock_hz
+    unit = "cycles" if clock_hz is None else "us"
     rows = [
-        (start, ops[start.op], getattr(ops[start.op], f"{start.mode}_cycles"))
+        (start, ops[start.op], start.way_of(ops[start.op]).cycles)
         for start in sorted(schedule.starts, key=lambda start: (start.start_cycles, start.op))
     ]
     rows = [row for row in rows if row[2] > 0]
-    for engine, color in _COLORS.items():
-        for mode in Mode:
-            chosen = [row for row in rows if row[1].engine is engine and row[0].mode is mode]
-            if not chosen:
-                continue
-            figure.add_bar(
-                name=f"{engine.value}, {mode.replace('_', ' ')}",
-                orientation="h",
-                y=[plot_text(op.name) for _, op, _ in chosen],
-                x=[cycles for _, _, cycles in chosen],
-                base=[start.start_cycles for start, _, _ in chosen],
-                marker={"color": color, "pattern": {"shape": "/" if mode is Mode.ALL_CORES else ""}},
-                customdata=[start.start_cycles + cycles for start, _, cycles in chosen],
-                hovertemplate="%{y}: %{base:,} to %{customdata:,} (%{x:,} cycles)",
+    last = max(schedule.makespan_cycles * per_unit, 1e-12)
+    high = ROW * max(len(rows), 1)
+    scale = Scale(low=0.0, high=last, begin=LEFT, end=WIDTH - RIGHT)
+    inner, names, data = [], [], []
+    for at, (start, op, cycles) in enumerate(rows):
+        words, colour = ENGINES[op.engine]
+        cores = "all cores" if start.mode is Mode.ALL_CORES else "one core"
+        begin, lasts = start.start_cycles * per_unit, cycles * per_unit
+        said = f"{op.name}\n{words}, {cores}\n{begin:,.6g} to {begin + lasts:,.6g} {unit} ({lasts:,.5g})"
+        inner.append(
+            tag(
+                "rect",
+                class_=f"f{colour}" + ("" if start.mode is Mode.ALL_CORES else " see"),
+                data_s=op.engine.value,
+                data_t=said,
+                x=UNITS * begin / last,
+                y=ROW * at + (ROW - THICK) / 2,
+                width=max(UNITS * lasts / last, 0.02),
+                height=THICK,
             )
-    proof = f"{schedule.status}, bound {schedule.bound_cycles:,}"
-    figure.update_layout(
-        title={"text": f"{plot_text(title)}: {schedule.makespan_cycles:,} cycles ({proof})", "font": {"size": 15}},
-        barmode="overlay",
-        height=150 + 18 * len(rows),
-        margin={"l": 20, "r": 20, "t": 90, "b": 50},
-        legend={"orientation": "h", "yanchor": "bottom", "y": 1.0, "x": 0},
-        xaxis={"title": {"text": "cycles"}, "range": [0, schedule.makespan_cycles], "tickformat": ",d"},
-        yaxis={
-            "autorange": "reversed",
-            "categoryorder": "array",
-            "categoryarray": [plot_text(op.name) for _, op, _ in rows],
-        },
-        template="plotly_white",
+        )
+        names.append(label(LEFT - 8, TOP + ROW * at + 12, shortened(op.name, LEFT - 8), "end", class_="tick"))
+        data.append([op.name, op.engine.value, cores, start.start_cycles, cycles])
+    part = tag(
+        "svg",
+        "".join(inner),
+        class_="zoom",
+        x=LEFT,
+        y=TOP,
+        width=WIDTH - LEFT - RIGHT,
+        height=high,
+        viewBox=f"0 0 {UNITS:g} {high:g}",
+        preserveAspectRatio="none",
+        data_last=repr(last),
     )
-    return figure
+    axis = x_axis(scale, TOP, TOP + high, "cycles" if clock_hz is None else "µs", "xticks")
+    used = {op.engine for _, op, _ in rows}
+    is_mixed = any(start.mode is not Mode.ALL_CORES for start, _, _ in rows)
+    return Figure(
+        name=f"gantt-{title}",
+        title=f"{title}: {schedule.makespan_cycles:,} cycles ({schedule.status}, bound {schedule.bound_cycles:,})",
+        svg=drawing(TOP + high + 42, axis + "".join(names) + part, title),
+        header=("operator", "engine", "cores", "start_cycles", "cycles"),
+        rows=data,
+        legend=[
+            Series(key=engine.value, name=words, colour=colour)
+            for engine, (words, colour) in ENGINES.items()
+            if engine in used
+        ],
+        note="Paler bars run on one core, the others on all of their engine." if is_mixed else "",
+        is_zoomable=True,
+    )
 
 
 def write_gantt_html(path: Path, charts: Sequence[tuple[str, ScheduleProblem, Schedule]]) -> None:
@@ -76,21 +103,9 @@ def write_gantt_html(path: Path, charts: Sequence[tuple[str, ScheduleProblem, Sc
         path: File to write.
         charts: Title, problem and schedule of each.
     """
-    import plotly.io
-
-    bodies = [
-        plotly.io.to_html(
-            gantt_figure(title, problem, schedule),
-            config=PLOT_CONFIG,
-            full_html=False,
-            include_plotlyjs=position == 0,
-        )
-        for position, (title, problem, schedule) in enumerate(charts)
+    sections = [
+        Section(title=title, body=figure_html(gantt_figure(title, problem, schedule)))
+        for title, problem, schedule in charts
     ]
-    page = (
-        '<!doctype html><html lang="en"><head><meta charset="utf-8">'
-        "<title>Layer schedules</title></head><body>"
-        + ("\n".join(bodies) or "<p>No schedule to show.</p>")
-        + "</body></html>"
-    )
-    write_whole(path, page, HTML_PAGE)
+    lead = "Operators on the cores of one chip." if charts else "No schedule to show."
+    write_page(path, title="Layer schedules", lead=lead, sections=sections)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from rephaze.report.explored import MarkedChip
 from rephaze.report.page import paragraph, table
-from rephaze.report.search_plots import MarkedChip
 from rephaze.types.comparison import ROUNDING
 from rephaze.types.search import SearchResult, SearchStatus
 from rephaze.types.standing import Standing

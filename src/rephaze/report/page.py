@@ -2,25 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import base64
+import hashlib
+import re
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from html import escape
 from importlib.resources import files
 from pathlib import Path
-from typing import Any
 
 from rephaze.types.output_files import HTML_PAGE, write_whole
 
-# Whatever a page may come to hold, a browser that opens it asks the network for nothing.
-_POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data: blob:"
-
-# Plotly offers to upload a chart to its makers' cloud unless told not to: a chip under design stays here.
-PLOT_CONFIG = {
-    "displaylogo": False,
-    "showSendToCloud": False,
-    "plotlyServerURL": "",
-    "modeBarButtonsToRemove": ["lasso2d", "select2d"],
-}
+MOST_IN_NAME = 40
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -29,6 +22,13 @@ class Section:
 
     title: str
     body: str
+    short: str = ""
+    """Its title in the list of sections, if that is another."""
+
+
+def amount(value: float) -> str:
+    """A number that people read: four digits, whole from a thousand on."""
+    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:,.4g}"
 
 
 def paragraph(text: str, css_class: str = "") -> str:
@@ -44,11 +44,36 @@ def cards(items: Sequence[tuple[str, str]]) -> str:
     return f'<div class="cards">{inner}</div>'
 
 
-def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """A table of text cells, escaped; the first column is left-aligned."""
-    head = "".join(f"<th>{escape(cell)}</th>" for cell in header)
-    body = "".join("<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in row) + "</tr>" for row in rows)
-    return f'<div class="scroll"><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>'
+def table(
+    header: Sequence[str],
+    rows: Sequence[Sequence[str]],
+    *,
+    own: int | None = None,
+    texts: Collection[int] = (),
+) -> str:
+    """A table of text cells, escaped, in a box that scrolls.
+
+    Args:
+        header: Of the columns.
+        rows: Their cells.
+        own: The row that is marked.
+        texts: Columns that are left-aligned besides the first.
+    """
+
+    def cells(kind: str, row: Sequence[str]) -> str:
+        return "".join(
+            f"<{kind} class=text>{escape(cell)}</{kind}>" if at in texts else f"<{kind}>{escape(cell)}</{kind}>"
+            for at, cell in enumerate(row)
+        )
+
+    body = "".join(
+        f"<tr class=own>{cells('td', row)}</tr>" if at == own else f"<tr>{cells('td', row)}</tr>"
+        for at, row in enumerate(rows)
+    )
+    return (
+        '<div class="scroll" tabindex="0" role="group" aria-label="Table">'
+        f"<table><thead><tr>{cells('th', header)}</tr></thead><tbody>{body}</tbody></table></div>"
+    )
 
 
 def status_line(status: str, text: str) -> str:
@@ -69,32 +94,70 @@ def details(summary: str, body: str) -> str:
 
 def preformatted(text: str) -> str:
     """Text as it is, in a fixed-width face."""
-    return f"<pre>{escape(text)}</pre>"
+    return f'<pre tabindex="0">{escape(text)}</pre>'
 
 
-def plot_text(text: str) -> str:
-    """Text as a Plotly label shows it: Plotly reads tags, and of named entities only a few (not quotes)."""
-    return escape(text, quote=False)
+def tabs(name: str, panels: Sequence[tuple[str, str]]) -> str:
+    """Bodies of which one is shown, each with its title; a single one without a list of titles.
+
+    Without scripts all are shown one after the other.
+    """
+    if len(panels) == 1:
+        return panels[0][1]
+    key = identifier(name)
+    buttons = "".join(
+        f'<button type="button" role="tab" id="{key}-tab-{at}" aria-controls="{key}-panel-{at}" '
+        f'aria-selected="{"false" if at else "true"}">{escape(title)}</button>'
+        for at, (title, _) in enumerate(panels)
+    )
+    bodies = "".join(
+        f'<div role="tabpanel" id="{key}-panel-{at}" aria-labelledby="{key}-tab-{at}">{body}</div>'
+        for at, (_, body) in enumerate(panels)
+    )
+    return f'<div class="tabs" role="tablist" aria-label="{escape(name)}" hidden>{buttons}</div>{bodies}'
 
 
-def figure(plot: Any) -> str:
-    """A Plotly figure without its library: the page carries that once."""
-    html: str = plot.to_html(full_html=False, include_plotlyjs=False, config=PLOT_CONFIG)
-    return html
+def identifier(text: str) -> str:
+    """Text as the name of an element or a file; texts that look alike so are told apart."""
+    plain = re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-")[:MOST_IN_NAME]
+    is_same = plain == text.lower().replace(" ", "-")
+    return plain if is_same else f"{plain or 'x'}-{hashlib.sha256(text.encode()).hexdigest()[:6]}"
 
 
 def write_page(path: Path, *, title: str, lead: str, sections: Sequence[Section]) -> Path:
     """Write the page and return its path; readers see the old page or the new one, never half of one."""
-    from plotly.offline import get_plotlyjs
-
-    style = files("rephaze.report").joinpath("data", "page.css").read_text("utf-8")
-    blocks = "".join(f"<section><h2>{escape(s.title)}</h2>{s.body}</section>" for s in sections)
+    folder = files("rephaze.report").joinpath("data")
+    style, drawn, script = (
+        folder.joinpath(name).read_text("utf-8") for name in ("page.css", "figure.css", "page.js")
+    )
+    names = [identifier(section.title) for section in sections]
+    blocks = "".join(
+        f'<section id="{name}"><h2>{escape(section.title)}</h2>{section.body}</section>'
+        for name, section in zip(names, sections, strict=True)
+    )
+    links = "".join(
+        f'<li><a href="#{name}">{escape(section.short or section.title)}</a></li>'
+        for name, section in zip(names, sections, strict=True)
+    )
+    listed = f'<nav aria-label="Sections"><ul>{links}</ul></nav>' if len(sections) > 3 else ""
     page = (
         '<!doctype html><html lang="en"><head><meta charset="utf-8">'
-        f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">'
+        f'<meta http-equiv="Content-Security-Policy" content="{_policy(script)}">'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
-        f"<title>{escape(title)}</title><style>{style}</style><script>{get_plotlyjs()}</script></head>"
-        f'<body><main><h1>{escape(title)}</h1><p class="lead">{escape(lead)}</p>{blocks}</main></body></html>'
+        '<meta name="color-scheme" content="light dark">'
+        f'<title>{escape(title)}</title><style>{style}</style><style id="figure-style">{drawn}</style></head>'
+        f'<body><a class="skip" href="#{names[0] if names else ""}">To the answer</a>{listed}'
+        f'<main><h1>{escape(title)}</h1><p class="lead">{escape(lead)}</p>{blocks}</main>'
+        f"<script>{script}</script></body></html>"
     )
     write_whole(path, page, HTML_PAGE)
     return path
+
+
+def _policy(script: str) -> str:
+    """Whatever a page may come to hold: its browser asks the network for nothing, and runs this script alone."""
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    return (
+        f"default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-{digest}'; img-src data: blob:; "
+        "base-uri 'none'; form-action 'none'"
+    )

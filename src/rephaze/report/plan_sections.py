@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
-from rephaze.report.page import details, figure, heading, paragraph, table
-from rephaze.report.search_plots import stages_figure
+from rephaze.report.figure import figure_html
+from rephaze.report.memory_bars import PURPOSES, memory_figure
+from rephaze.report.page import amount, details, heading, paragraph, table, tabs
+from rephaze.report.timeline import timeline_figure
 from rephaze.types.full import DeviceMemory, Sharding, TimeCauses
-from rephaze.types.plan_account import PlanAccount
+from rephaze.types.plan_account import PlanAccount, PlanDetail
 from rephaze.types.search import ModelPlan
 from rephaze.units import GIB, S_PER_MS
 
@@ -23,37 +24,40 @@ CAUSE_WORDS = {
     "step_s": "the optimizer's step",
     "regather_s": "regather: weights gathered once a batch, as far as nothing hides it",
 }
-MEMORY_WORDS = {
-    "weights_bytes": "weights",
-    "gradients_bytes": "gradients",
-    "state_bytes": "optimizer state",
-    "kept_bytes": "kept activations",
-    "replay_bytes": "replayed activations",
-    "working_bytes": "working set",
-}
 
 
-def plans_body(plans: Sequence[ModelPlan], accounts: Sequence[PlanAccount], missing: str, is_full: bool) -> str:
+def plans_body(plans: Sequence[ModelPlan], found: Sequence[PlanDetail], missing: str, is_full: bool) -> str:
     """The section's HTML.
 
     Args:
         plans: One for each model.
-        accounts: Where time and memory go, under cost model ``full``; may be lacking.
-        missing: Why they are, if they should be there.
+        found: What was found out of each plan; may be lacking.
+        missing: Why it is, if it should be there.
         is_full: Under cost model ``full``.
     """
     if not plans:
         return paragraph("There is no plan.")
     body = table(*_overview(plans))
-    account_of = {account.model: account for account in accounts}
+    detail_of = {detail.model: detail for detail in found}
     if is_full:
-        body += heading("Decisions") + table(*_decisions(plans, account_of))
-        body += paragraph(missing, "note") if missing else ""
-    for plan in plans:
-        if plan.model in account_of:
-            body += _account(plan, account_of[plan.model])
-        body += _stages(plan)
-    return body
+        account_of = {name: detail.account for name, detail in detail_of.items() if detail.account}
+        body += heading("Decisions") + table(*_decisions(plans, account_of), texts=range(1, 1 + len(plans)))
+    if missing:
+        body += paragraph(missing, "note")
+    panels = [(plan.model, _one_plan(plan, detail_of.get(plan.model))) for plan in plans]
+    return body + tabs("Plans by model", panels)
+
+
+def _one_plan(plan: ModelPlan, detail: PlanDetail | None) -> str:
+    body = ""
+    if detail is not None and detail.missing:
+        body += paragraph(f"What the plan of {plan.model} does could not be told: {detail.missing}.", "note")
+    if detail is not None and detail.timeline is not None:
+        body += figure_html(timeline_figure(plan.model, detail.timeline))
+    if detail is not None and detail.account is not None:
+        body += figure_html(memory_figure(detail.account, plan.hbm_bytes))
+        body += _account(plan, detail.account)
+    return body + _stages(plan)
 
 
 def _overview(plans: Sequence[ModelPlan]) -> tuple[list[str], list[list[str]]]:
@@ -61,8 +65,8 @@ def _overview(plans: Sequence[ModelPlan]) -> tuple[list[str], list[list[str]]]:
     rows = [
         [
             plan.model,
-            f"{plan.samples_per_s:,.5g}",
-            f"{plan.batch_s / S_PER_MS:,.5g}",
+            amount(plan.samples_per_s),
+            amount(plan.batch_s / S_PER_MS),
             *(f"{number:,}" for number in (plan.tp, plan.dp, plan.pp, plan.microbatch)),
             plan.recompute,
             f"{plan.hbm_bytes / GIB:,.4g}",
@@ -127,10 +131,8 @@ def _account(plan: ModelPlan, account: PlanAccount) -> str:
     number = account.devices.index(fullest) + 1
     body = heading(f"{plan.model}: where the time of a batch goes") + table(*_causes(account.causes))
     body += heading(f"{plan.model}: what fills the fullest chip") + table(*_memory(fullest, plan.hbm_bytes))
-    if plan.pp > 1:
-        body += paragraph(f"Device {number} of {plan.pp} of a pipeline.", "note")
-        body += figure(memory_figure(account, plan.hbm_bytes))
-    return body
+    body += paragraph(f"Device {number} of {plan.pp} of a pipeline.", "note") if plan.pp > 1 else ""
+    return details(f"Time and memory of {plan.model} as tables", body)
 
 
 def _causes(causes: TimeCauses) -> tuple[list[str], list[list[str]]]:
@@ -142,39 +144,10 @@ def _causes(causes: TimeCauses) -> tuple[list[str], list[list[str]]]:
 
 
 def _memory(device: DeviceMemory, hbm_bytes: int) -> tuple[list[str], list[list[str]]]:
-    parts = [(words, getattr(device, name)) for name, words in MEMORY_WORDS.items()]
+    parts = [(words, getattr(device, name)) for name, (words, _) in PURPOSES.items()]
     parts = [*((words, part) for words, part in parts if part > 0), ("free", hbm_bytes - device.total_bytes)]
     rows = [[words, f"{part / GIB:,.4g}", f"{part / hbm_bytes:.1%}"] for words, part in parts]
     return ["purpose", "GiB", "of HBM"], [*rows, ["HBM of a chip", f"{hbm_bytes / GIB:,.4g}", ""]]
-
-
-def memory_figure(account: PlanAccount, hbm_bytes: int) -> Any:
-    """Memory of each device of a pipeline by purpose, against what a chip has."""
-    import plotly.graph_objects as go
-
-    plot = go.Figure()
-    numbers = list(range(1, len(account.devices) + 1))
-    for name, words in MEMORY_WORDS.items():
-        sizes = [getattr(device, name) / GIB for device in account.devices]
-        if any(sizes):
-            plot.add_bar(
-                name=words,
-                x=numbers,
-                y=sizes,
-                hovertemplate="device %{x}: %{y:,.4g} GiB " + words + "<extra></extra>",
-            )
-    plot.add_hline(y=hbm_bytes / GIB, line={"color": "#a62424", "dash": "dot"})
-    plot.update_xaxes(title="device of a pipeline", tickformat="d")
-    plot.update_yaxes(title="GiB", range=[0, 1.1 * hbm_bytes / GIB])
-    plot.update_layout(
-        barmode="stack",
-        template="plotly_white",
-        height=320,
-        margin={"l": 70, "r": 20, "t": 60, "b": 50},
-        legend={"orientation": "h", "yanchor": "bottom", "y": 1.0, "x": 0},
-        font={"family": "system-ui, sans-serif", "size": 13},
-    )
-    return plot
 
 
 def _stages(plan: ModelPlan) -> str:
@@ -192,8 +165,4 @@ def _stages(plan: ModelPlan) -> str:
         ]
         for number, stage in enumerate(plan.stages, start=1)
     ]
-    return (
-        heading(f"{plan.model}: stages")
-        + figure(stages_figure(plan))
-        + details(f"Stages of {plan.model} as a table", table(header, rows))
-    )
+    return details(f"Stages of {plan.model} as a table", table(header, rows, texts=(1, 2)))

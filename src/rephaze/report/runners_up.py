@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from rephaze.report.explored import ExploredDesigns
 from rephaze.report.page import heading, paragraph, table
-from rephaze.report.search_plots import ExploredDesigns
 from rephaze.types.search import Evaluation, SearchResult
 from rephaze.units import UM2_PER_MM2
 

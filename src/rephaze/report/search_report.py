@@ -1,77 +1,43 @@
-"""A search as one self-contained page: the answer, its proof, the designs, the plans, a block's schedule."""
+"""A search as one self-contained page: the answer, why it is the answer, its proof, and what it rests on."""
 
 from __future__ import annotations
 
 import json
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from rephaze.report.answer_section import answer_body, chip_cards, num_chips, objective_unit
+from rephaze.report.baseline_sections import baselines_body, times_body
+from rephaze.report.chip_drawing import ItemsNamed, chips_figure
+from rephaze.report.compare_plot import gain_sections
 from rephaze.report.cover_sections import cover_body, reach_body
+from rephaze.report.explored import MAX_DROPPED, ExploredDesigns, MarkedChip, dropped_designs, open_designs
+from rephaze.report.figure import figure_html
 from rephaze.report.gantt import gantt_figure
 from rephaze.report.known_chips import known_chips_body
-from rephaze.report.page import (
-    Section,
-    cards,
-    details,
-    figure,
-    heading,
-    paragraph,
-    preformatted,
-    status_line,
-    table,
-    write_page,
-)
+from rephaze.report.page import Section, details, heading, paragraph, preformatted, table, tabs, write_page
 from rephaze.report.plan_sections import plans_body
+from rephaze.report.progress import progress_figure
+from rephaze.report.roofline import operators_table, roofline_figure
 from rephaze.report.runners_up import runners_up_body
-from rephaze.report.search_plots import (
-    MAX_DROPPED,
-    ExploredDesigns,
-    MarkedChip,
-    designs_figure,
-    dropped_designs,
-    fits_picture,
-    progress_figure,
-)
+from rephaze.report.sensitivity_plot import sensitivity_figure, sensitivity_table
+from rephaze.report.tradeoffs import AGAINST, DROPPED, OPEN, Unsolved, tradeoff_figure
+from rephaze.report.trust_sections import assumptions_body, expected_body
 from rephaze.store.record_json import to_json
+from rephaze.types.assumption import Assumption
 from rephaze.types.boxes import FieldReach
+from rephaze.types.chip_items import ChipItems
+from rephaze.types.comparison import Baseline, Comparison
+from rephaze.types.pareto import ChipPoints
 from rephaze.types.placement import PlacementModel
-from rephaze.types.plan_account import PlanAccount
+from rephaze.types.plan_account import BaselineAccounts, PlanDetail
 from rephaze.types.run_record import Incumbent, RunInfo
-from rephaze.types.schedule import PassSchedule
-from rephaze.types.search import Aggregate, Certificate, Objective, SearchResult, SearchSettings, SearchStatus
-from rephaze.types.system import ChosenSystem
-from rephaze.units import (
-    FLOPS_PER_TFLOPS,
-    GB,
-    GHZ,
-    GIB,
-    MIB,
-    MM2_PER_M2,
-    S_PER_US,
-    UM2_PER_MM2,
-    USD_PER_MUSD,
-    W_PER_MW,
-)
-
-_UNITS = {
-    Objective.THROUGHPUT: "samples/s",
-    Objective.PER_AREA: "samples/s per mm²",
-    Objective.PER_WATT: "samples/J",
-    Objective.PER_USD: "samples/s per USD",
-}
-_AGGREGATES = {
-    Aggregate.GEOMEAN: "geometric mean",
-    Aggregate.MEAN: "mean",
-    Aggregate.WORST: "worst model by weight",
-}
-_STATUS_TEXT = {
-    SearchStatus.OPTIMAL: "No design of the space does better under this cost model: proven.",
-    SearchStatus.FEASIBLE: "The proof is not complete: something up to the bound may do better.",
-    SearchStatus.INFEASIBLE: "No design of the space can train what was asked for.",
-    SearchStatus.UNKNOWN: "The search ended before it had found a plan.",
-}
+from rephaze.types.search import Certificate, Objective, SearchResult
+from rephaze.types.sensitivity import Sensitivity
+from rephaze.types.truth import ExpectedError
+from rephaze.units import S_PER_US, UM2_PER_MM2
 
 
 @dataclass(frozen=True, eq=False, kw_only=True, slots=True)
@@ -83,18 +49,26 @@ class SearchRecords:
     explored: ExploredDesigns | None
     """None: the designs were not recorded."""
     incumbents: Sequence[Incumbent]
-    blocks: Sequence[PassSchedule] = ()
-    """Schedules to draw."""
-    blocks_missing: str = ""
-    """Why there are none, if there should be."""
+    plans: Sequence[PlanDetail] = ()
+    """What was found out of the winner's plans, one for each model."""
+    plans_missing: str = ""
+    """Why there is nothing, if there should be."""
     marked: Sequence[MarkedChip] = ()
-    """Known chips to mark among the designs."""
-    accounts: Sequence[PlanAccount] = ()
-    """Where time and memory of the plans go, under cost model ``full``."""
-    accounts_missing: str = ""
-    """Why there are none, if there should be."""
+    """Known chips."""
     reaches: Sequence[FieldReach] = ()
     """Of a search by boxes: how near each value of a field came."""
+    baselines: Sequence[Baseline] = ()
+    accounts: Sequence[BaselineAccounts] = ()
+    """Where the time of the baselines goes, as far as it was worked out."""
+    points: ChipPoints | None = None
+    """Every chip that was measured."""
+    comparison: Comparison | None = None
+    sensitivity: Sensitivity | None = None
+    expected: Mapping[str, ExpectedError | None] = field(default_factory=dict)
+    """By model, what measured runs near its plan say; None: none is near."""
+    items: Sequence[ChipItems] = ()
+    """The silicon of the winner, and of TPUv4."""
+    assumptions: Sequence[Assumption] = ()
 
 
 def write_search_report(path: Path, records: SearchRecords) -> Path:
@@ -102,121 +76,168 @@ def write_search_report(path: Path, records: SearchRecords) -> Path:
     settings, result = records.info.settings, records.result
     lead = (
         f"Scenario {settings.scenario.name}: {settings.scenario.title}. "
-        f"{_num_chips(records):,} chips, global batch "
+        f"{num_chips(settings, result):,} chips, global batch "
         f"{settings.scenario.training.global_batch:,}, searched in {result.search_s:,.1f} s."
     )
     title = f"The best chip for {', '.join(settings.models)}"
     return write_page(path, title=title, lead=lead, sections=search_sections(records))
 
 
-def _num_chips(records: SearchRecords) -> int:
-    """Of the cluster: the answer's where the system was searched."""
-    system = records.result.system
-    return records.info.settings.scenario.cluster.num_devices if system is None else system.num_chips
-
-
 def search_sections(records: SearchRecords) -> list[Section]:
     """The page's sections, in order."""
     settings, result = records.info.settings, records.result
-    return [
-        Section(title="The answer", body=_answer(settings, result)),
-        Section(title="The certificate", body=_certificate(result)),
-        *_fields(records),
-        Section(title="Designs", body=_designs(records)),
-        Section(title="Known chips", body=known_chips_body(records.marked, result, objective_unit(settings))),
-        Section(title="Plans", body=_plans(records)),
-        Section(title="A block on the chip", body=_blocks(records)),
-        Section(title="Best and bound over time", body=_progress(records)),
-        Section(title="Settings and versions", body=_settings(records.info)),
-    ]
-
-
-def _fields(records: SearchRecords) -> list[Section]:
-    if not records.reaches:
-        return []
-    return [Section(title="Which fields matter", body=reach_body(records.reaches, records.result))]
-
-
-def objective_unit(settings: SearchSettings) -> str:
-    """What the objective counts, as an axis is titled."""
-    unit = _UNITS[settings.objective]
-    return unit if len(settings.models) == 1 else f"{unit} ({_AGGREGATES[settings.aggregate]})"
-
-
-def _system(settings: SearchSettings, system: ChosenSystem) -> str:
-    """The cluster of the answer, and what it takes of the budget."""
-    budget = settings.budget
-
-    def taken(amount: float, limit: float, what: str) -> str:
-        return what if math.isinf(limit) else f"{what}, {amount / limit:.1%} of the budget"
-
-    return cards(
-        [
-            (f"{system.num_chips:,}", f"chips in nodes of {system.node_size:,}"),
-            (f"{system.clock_hz / GHZ:,.4g} GHz", f"clock, with {system.hbm}"),
-            (
-                f"{system.num_inside_links:g} + {system.num_outside_links:g}",
-                f"links of a chip inside and outside its node, {system.inside_bytes_per_s / GB:,.0f} and "
-                f"{system.outside_bytes_per_s / GB:,.0f} GB/s",
-            ),
-            (
-                f"{system.silicon_mm2 / MM2_PER_M2:.3g} m²",
-                taken(system.silicon_mm2, budget.silicon_mm2, "silicon of all chips"),
-            ),
-            (f"{system.power_w / W_PER_MW:.3g} MW", taken(system.power_w, budget.power_w, "drawn at most")),
-            (
-                f"{system.cost_usd / USD_PER_MUSD:.3g} million dollars",
-                taken(system.cost_usd, budget.cost_usd, "to make and join"),
-            ),
-        ]
-    )
-
-
-def _answer(settings: SearchSettings, result: SearchResult) -> str:
-    text = _STATUS_TEXT[result.status]
-    if result.reason:
-        text += f" Reason: {result.reason}."
-    body = status_line(result.status, text)
-    if result.chip is None:
-        return body
-    chip, limit_um2 = result.chip, settings.scenario.space.area_limit_um2
     unit = objective_unit(settings)
-    gap = "none" if result.gap == 0 else f"{result.gap:.3%}"
-    body += cards(
-        [
-            (f"{result.objective:,.5g}", unit),
-            (f"{result.bound:,.5g}", "bound: nothing does better"),
-            (gap, "gap between them"),
-            (f"{result.area_um2 / UM2_PER_MM2:,.1f} mm²", f"area, {result.area_um2 / limit_um2:.1%} of the limit"),
-        ]
-    )
-    if result.system is not None:
-        body += heading("The system") + _system(settings, result.system)
-    body += heading("The chip")
-    return body + cards(
-        [
-            (
-                f"{chip.num_tensor_cores:,} of {chip.tensor_width}x{chip.tensor_depth}",
-                f"tensor cores, {chip.peak_flops_per_s / FLOPS_PER_TFLOPS:,.4g} TFLOP/s",
-            ),
-            (f"{chip.num_vector_cores:,} of {chip.vector_lanes:,}", "vector cores and their lanes"),
-            (f"{chip.global_buffer_bytes / MIB:,.4g} MiB", "global buffer"),
-            (
-                f"{chip.hbm_bytes / GIB:,.4g} GiB",
-                f"HBM in {chip.num_hbm_stacks} stacks, {chip.hbm_bytes_per_s / GB:,.0f} GB/s",
-            ),
-            (f"{chip.clock_hz / GHZ:,.3g} GHz", "clock"),
-        ]
+    answer = answer_body(settings, result, records.baselines, records.plans, records.accounts)
+    missing = records.plans_missing
+    found = [
+        Section(title="The answer", body=answer, short="Answer"),
+        Section(title="The chip", body=_chip(records), short="Chip"),
+        Section(
+            title="Where the time goes",
+            body=times_body(result, records.plans, records.accounts, missing),
+            short="Time",
+        ),
+        Section(title="Plans", body=_plans(records)),
+        Section(title="Layers on the chip", body=_layers(records), short="Layers"),
+        Section(title="Trade-offs", body=_tradeoffs(records)),
+    ]
+    if records.reaches:
+        found.append(
+            Section(title="Which fields matter", body=reach_body(records.reaches, result), short="Fields")
+        )
+    if records.sensitivity is not None:
+        drawn = figure_html(sensitivity_figure(records.sensitivity)) + sensitivity_table(records.sensitivity)
+        found.append(Section(title="Sensitivity", body=drawn))
+    found.append(Section(title="Baselines", body=baselines_body(settings, result, records.baselines)))
+    if records.comparison is not None:
+        found += gain_sections(records.comparison)
+    found += [
+        Section(title="Known chips", body=known_chips_body(records.marked, result, unit)),
+        Section(title="The certificate", body=_certificate(records, unit), short="Certificate"),
+    ]
+    if records.expected:
+        found.append(Section(title="Expected error", body=expected_body(records.expected)))
+    if records.assumptions:
+        found.append(Section(title="Assumptions", body=assumptions_body(records.assumptions)))
+    return [*found, Section(title="Settings and versions", body=_settings(records.info), short="Settings")]
+
+
+def _chip(records: SearchRecords) -> str:
+    result = records.result
+    body = chip_cards(result)
+    if result.chip is None or not records.items:
+        return body
+    own, *others = records.items
+    other = ItemsNamed(name="TPUv4", items=others[0]) if others else None
+    body += figure_html(chips_figure(ItemsNamed(name="this chip", items=own), other))
+    rows = [
+        [words, *(_area_cell(getattr(one, name), one.total_um2) for one in records.items)]
+        for name, words in (
+            ("arrays_um2", "arrays"),
+            ("tensor_scratchpads_um2", "scratchpads of tensor cores"),
+            ("lanes_um2", "vector lanes"),
+            ("vector_scratchpads_um2", "scratchpads of vector cores"),
+            ("buffer_um2", "global buffer"),
+            ("hbm_um2", "HBM interfaces"),
+            ("links_um2", "links to other chips"),
+            ("total_um2", "all"),
+        )
+    ]
+    header = ["item", "this chip (mm²)", *["TPUv4 (mm²)"] * len(others)]
+    return body + details("Areas as a table", table(header, rows))
+
+
+def _area_cell(area_um2: float, total_um2: float) -> str:
+    return f"{area_um2 / UM2_PER_MM2:,.2f} ({area_um2 / total_um2:.1%})"
+
+
+def _plans(records: SearchRecords) -> str:
+    is_full = records.info.settings.scenario.placement_model is PlacementModel.FULL
+    return plans_body(records.result.plans, records.plans, records.plans_missing, is_full)
+
+
+def _layers(records: SearchRecords) -> str:
+    """Roofline and schedules of each model."""
+    chip = records.result.chip
+    if chip is None or not records.plans:
+        return paragraph(records.plans_missing or "There is no chip to schedule a layer on.")
+    panels = []
+    for detail in records.plans:
+        body = paragraph(detail.missing, "note") if detail.missing else ""
+        if detail.operators:
+            body += figure_html(roofline_figure(chip, detail.operators, detail.model))
+            body += details("Longest operators", operators_table(detail.operators))
+        drawn = []
+        for one in detail.passes:
+            name = f"{one.layer}, {one.direction}"
+            if not one.schedule.starts:
+                drawn.append((name, paragraph(f"{name}: no schedule: {one.schedule.reason}.")))
+                continue
+            time_us = one.schedule.makespan_cycles / one.clock_hz / S_PER_US
+            said = f"{time_us:,.1f} µs; microbatch {one.microbatch}, tp {one.tp}, {one.num_layers} such layers"
+            title = f"{detail.model}: {name}"
+            plot = gantt_figure(title, one.problem, one.schedule, one.clock_hz)
+            drawn.append((name, paragraph(said, "note") + figure_html(plot)))
+        if drawn:
+            body += heading("Layers as the chip runs them") + tabs(f"Layers of {detail.model}", drawn)
+        panels.append((detail.model, body))
+    return tabs("Layers by model", panels)
+
+
+def _tradeoffs(records: SearchRecords) -> str:
+    explored, settings = records.explored, records.info.settings
+    points = records.points
+    if points is None or not points.points:
+        return paragraph("No chip was measured, so that there is nothing to draw.")
+    unsolved: tuple[Unsolved, ...] = ()
+    if explored is not None and settings.objective is Objective.THROUGHPUT:
+        unsolved = tuple(
+            Unsolved(kind=kind, places=_places(explored, listed))
+            for kind, listed in ((DROPPED, dropped_designs(explored)), (OPEN, open_designs(explored)))
+        )
+    speed = objective_unit(replace(settings, objective=Objective.THROUGHPUT))
+    panels = [
+        (
+            against.tab,
+            figure_html(tradeoff_figure(points, against, speed, unsolved if against.column == "area_mm2" else ())),
+        )
+        for against in AGAINST
+    ]
+    body = tabs("Throughput against", panels) + paragraph(_not_drawn(records, unsolved), "note")
+    if explored is not None:
+        body += runners_up_body(explored, records.result, objective_unit(settings))
+    return body
+
+
+def _places(explored: ExploredDesigns, listed: Sequence[tuple[int, float]]) -> tuple[tuple[float, float], ...]:
+    """Area in mm², and bound."""
+    return tuple(
+        (float(explored.area_um2_c[design]) / UM2_PER_MM2, bound) for design, bound in listed[:MAX_DROPPED]
     )
 
 
-def _certificate(result: SearchResult) -> str:
-    proof = result.certificate
+def _not_drawn(records: SearchRecords, unsolved: Sequence[Unsolved]) -> str:
+    """What of the space is not in the picture of its designs."""
+    if records.result.certificate.num_boxes is not None:
+        return "All other grid points were settled in boxes: no design of them was looked at on its own."
+    counted = {one.kind: len(one.places) for one in unsolved}
+    num_open = counted.get(OPEN, 0)
+    return (
+        f"Of {records.result.certificate.num_designs:,} designs those solved exactly are drawn, and, at their "
+        f"upper bound against area, {counted.get(DROPPED, 0):,} that were dropped"
+        + (f" and {num_open:,} that were left open" if num_open else "")
+        + f". The others no plan fits, a cheaper bound settled, or they are past the {MAX_DROPPED:,} best bounds."
+    )
+
+
+def _certificate(records: SearchRecords, unit: str) -> str:
+    result, proof = records.result, records.result.certificate
     body = _designs_account(proof) if proof.num_boxes is None else cover_body(proof)
     if proof.designs_scope:
         body += heading("Over what") + paragraph(f"Designs: {proof.designs_scope}. Plans: {proof.plans_scope}.")
     if proof.num_unproven:
         body += paragraph(f"Schedules not proven on {proof.num_unproven:,} designs that might do better.", "note")
+    body += _progress(records, unit)
     if result.chip is None:
         return body
     body += heading("Near the best")
@@ -243,65 +264,10 @@ def _designs_account(proof: Certificate) -> str:
     )
 
 
-def _designs(records: SearchRecords) -> str:
-    explored, settings = records.explored, records.info.settings
-    if explored is None or not len(explored.chips):
-        return paragraph("The run holds no designs.")
-    dropped = dropped_designs(explored)
-    solved = sum(item.is_exact and item.objective > 0 for item in explored.evaluations)
-    num_dropped = min(len(dropped), MAX_DROPPED)
-    note = f"{solved:,} designs solved exactly and {num_dropped:,} dropped ones at their upper bound. "
-    note += _not_drawn(records, len(explored.chips) - solved - num_dropped)
-    left_out = [chip.name for chip in records.marked if not fits_picture(chip, explored.area_limit_um2)]
-    if left_out:
-        note += f" Known chips outside the picture: {', '.join(left_out)}."
-    if not solved and not dropped and not records.marked:
-        return paragraph(f"None of the {len(explored.chips):,} designs has a plan to show.")
-    unit = objective_unit(settings)
-    plot = designs_figure(explored, records.result, unit, records.marked)
-    return figure(plot) + paragraph(note, "note") + runners_up_body(explored, records.result, unit)
-
-
-def _not_drawn(records: SearchRecords, num_unseen: int) -> str:
-    """What of the space is not in the picture of its designs."""
-    if records.result.certificate.num_boxes is not None:
-        return "All other grid points were settled in boxes: no design of them was looked at on its own."
-    is_open = records.result.status in (SearchStatus.FEASIBLE, SearchStatus.UNKNOWN)
-    return (
-        f"Not drawn: {num_unseen:,} designs that no plan fits, that a cheaper bound settled, or that are past the "
-        f"{MAX_DROPPED:,} best bounds" + (" or were not reached." if is_open else ".")
-    )
-
-
-def _plans(records: SearchRecords) -> str:
-    is_full = records.info.settings.scenario.placement_model is PlacementModel.FULL
-    return plans_body(records.result.plans, records.accounts, records.accounts_missing, is_full)
-
-
-def _blocks(records: SearchRecords) -> str:
-    if not records.blocks:
-        return paragraph(records.blocks_missing or "There is no chip to schedule a block on.")
-    body = paragraph(
-        "The most repeated layer of each model as the chip runs it: a bar per operator, hatched where it takes "
-        "all cores of its engine."
-    )
-    for one in records.blocks:
-        name = f"{one.model}: {one.layer}, {one.direction}"
-        if not one.schedule.starts:
-            body += heading(name) + paragraph(f"No schedule: {one.schedule.reason}.")
-            continue
-        time_us = one.schedule.makespan_cycles / one.clock_hz / S_PER_US
-        text = f"{time_us:,.1f} µs; microbatch {one.microbatch}, tp {one.tp}, {one.num_layers} such layers"
-        body += heading(name) + paragraph(text, "note")
-        body += figure(gantt_figure(one.direction, one.problem, one.schedule))
-    return body
-
-
-def _progress(records: SearchRecords) -> str:
+def _progress(records: SearchRecords, unit: str) -> str:
     if not records.incumbents or not math.isfinite(records.result.bound):
         return paragraph("No answer was recorded on the way.")
-    unit = objective_unit(records.info.settings)
-    body = figure(progress_figure(records.incumbents, records.result, unit))
+    body = figure_html(progress_figure(records.incumbents, records.result, unit))
     if records.info.num_sessions > 1:
         body += paragraph(f"{records.info.num_sessions} sessions, end to end.", "note")
     return body

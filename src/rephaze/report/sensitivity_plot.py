@@ -3,52 +3,47 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
-from rephaze.report.page import Section, figure, table, write_page
+from rephaze.report.figure import Figure, figure_html
+from rephaze.report.page import Section, table, write_page
+from rephaze.report.ratio_bars import RatioBar, ratio_figure
 from rephaze.types.search import SearchResult
 from rephaze.types.sensitivity import Sensitivity
 from rephaze.units import UM2_PER_MM2
 
-_MORE, _LESS = "#2a9d6f", "#c8553d"
 _HEADER = ("changed", "objective", "over unchanged", "mm²", "chip", "plans (tp x pp x dp, microbatch)", "status")
 
 
-def sensitivity_figure(found: Sensitivity) -> Any:
-    """A Plotly bar a change, from the unchanged objective to the changed one."""
-    import plotly.graph_objects as go
-
-    shown = [one for one in found.changes if one.gain_factor > 0]
-    plot = go.Figure()
-    plot.add_bar(
-        orientation="h",
-        y=[f"{one.knob} x {one.scale_factor:g}" for one in shown],
-        x=[one.gain_factor - 1.0 for one in shown],
-        base=1.0,
-        marker={"color": [_MORE if one.scale_factor > 1 else _LESS for one in shown]},
-        text=[f"{one.gain_factor:.3f}x" for one in shown],
-        customdata=[one.result.objective for one in shown],
-        hovertemplate="%{y}: %{customdata:,.4g} (%{text})<extra></extra>",
-    )
-    plot.update_layout(
-        height=140 + 34 * len(shown),
-        xaxis={"title": {"text": f"{found.settings.objective} over the unchanged search"}},
-        yaxis={"autorange": "reversed", "automargin": True},
-        template="plotly_white",
-        margin={"t": 20},
-    )
-    return plot
+def sensitivity_figure(found: Sensitivity) -> Figure:
+    """A bar a change, from the unchanged objective to the changed one."""
+    bars = [
+        RatioBar(
+            name=f"{one.knob} x {one.scale_factor:g}",
+            ratio=one.gain_factor,
+            objective=one.result.objective,
+            colour="2" if one.scale_factor > 1 else "5",
+        )
+        for one in found.changes
+        if one.gain_factor > 0
+    ]
+    axis = f"{found.settings.objective} over the unchanged search"
+    return ratio_figure("sensitivity", "The best chip again, with one assumption changed", bars, axis, 1.0)
 
 
-def write_sensitivity_html(path: Path, found: Sensitivity) -> Path:
-    """Write the study as one self-contained page and return its path."""
+def sensitivity_table(found: Sensitivity) -> str:
+    """The best chip under each change."""
     rows = [("nothing", *_row(found.base, "1.000x"))]
     for one in found.changes:
         gain = f"{one.gain_factor:.3f}x" + ("" if one.is_proven else " (not proven)")
         rows.append((f"{one.knob} x {one.scale_factor:g}", *_row(one.result, gain)))
+    return table(_HEADER, rows)
+
+
+def write_sensitivity_html(path: Path, found: Sensitivity) -> Path:
+    """Write the study as one self-contained page and return its path."""
     sections = [
-        Section(title="What each assumption is worth", body=figure(sensitivity_figure(found))),
-        Section(title="The best chip under each", body=table(_HEADER, rows)),
+        Section(title="What each assumption is worth", body=figure_html(sensitivity_figure(found))),
+        Section(title="The best chip under each", body=sensitivity_table(found)),
     ]
     settings = found.settings
     lead = f"{', '.join(settings.models)}; scenario {settings.scenario.name}; unchanged: {found.base.status}"

@@ -26,6 +26,9 @@ BACKENDS = {"scip": "GSCIP", "highs": "HIGHS", "cp_sat": "CP_SAT", "gurobi": "GU
 # Solvers in floating point are trusted to this relative tolerance only: their bound is lowered by it.
 _TOLERANCE = 2e-6
 
+# As good as no limit, and still a time that a solver can be told.
+_NO_LIMIT_S = 1e8
+
 
 def solve_by_ilp(task: Task, horizon: int, time_limit_s: float, backend: str) -> Solved:
     """The bound and schedule of the integer program.
@@ -44,7 +47,7 @@ def solve_by_ilp(task: Task, horizon: int, time_limit_s: float, backend: str) ->
     in_whole_numbers = backend == "cp_sat"
     program = _Program(model, task, horizon, in_whole_numbers)
     parameters = mathopt.SolveParameters(
-        time_limit=timedelta(seconds=max(time_limit_s, 0.001)),
+        time_limit=timedelta(seconds=min(max(time_limit_s, 0.001), _NO_LIMIT_S)),
         relative_gap_tolerance=0.0,
         absolute_gap_tolerance=0.0,
         threads=None if backend == "highs" else 1,  # MathOpt's HiGHS takes no thread count

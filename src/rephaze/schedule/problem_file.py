@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, Field
 
 from rephaze.errors import SpecError
 from rephaze.types.checks import check_choice, did_you_mean
 from rephaze.types.files import check_format, validate
 from rephaze.types.latency import IMPOSSIBLE_CYCLES, Engine
+from rephaze.types.quantities import MAX_OP_EDGES, MAX_OPS
 from rephaze.types.schedule import Exclusion, Mode, Schedule, ScheduleOp, ScheduleProblem, ScheduleStatus, Way
 
 FORMAT = "rephaze.schedule-problem/1"
@@ -52,8 +53,8 @@ class _ProblemText(BaseModel):
     format: str
     num_tensor_cores: Any
     num_vector_cores: Any
-    ops: list[_OpText]
-    edges: list[tuple[str, str]]
+    ops: list[_OpText] = Field(max_length=MAX_OPS)
+    edges: list[tuple[str, str]] = Field(max_length=MAX_OP_EDGES)
     all_cores_excludes: str = Exclusion.CHIP.value
 
 

@@ -102,7 +102,7 @@ def resolve_settings(
     changeable = ("search", *SCENARIO_SECTIONS, *SYSTEM_SECTIONS, *SCENARIO_FIELDS)
     run_file.check_names(("scenario", *changeable))
     options.check_names(changeable)
-    base = scenario or _base_name(run_file)
+    base = _base_name(run_file) if scenario is None else scenario
     layers = (_Layer(f"{Path(base).stem}.toml", scenario_mapping(base)), run_file, options)
     layers[0].check_names((*SCENARIO_SECTIONS, *SCENARIO_FIELDS))
     for layer in layers:

@@ -36,10 +36,10 @@ def listed_systems(settings: SearchSettings) -> tuple[ListedSystem, ...]:
             ListedSystem(
                 clock_hz=one.scenario.space.template.clock_hz,
                 hbm=system.hbm.generation,
-                hbm_layers=system.hbm.num_layers,
+                num_hbm_layers=system.hbm.num_layers,
                 num_inside_links=system.num_inside_links,
                 num_outside_links=system.num_outside_links,
-                node_size=system.node_size,
+                num_node_chips=system.num_node_chips,
                 num_chips=system.num_chips,
             )
         )
@@ -53,9 +53,13 @@ def grid_of(settings: SearchSettings) -> AnyGrid:
     return SystemGrid(tuple(DesignGrid(one.scenario.space) for one in system_settings(settings)))
 
 
+def system_of_design(settings: SearchSettings, design: int) -> int:
+    """The number of a design's system in a search with systems."""
+    return design // DesignGrid(settings.scenario.space).num_points
+
+
 def settings_of_design(settings: SearchSettings, design: int | None) -> SearchSettings:
     """The search of a design's system; without systems, or without a design, the search as it is."""
-    grid = grid_of(settings) if settings.has_systems else None
-    if design is None or not isinstance(grid, SystemGrid):
+    if design is None or not settings.has_systems:
         return settings
-    return system_settings(settings)[grid.system_of(design)]
+    return system_settings(settings)[system_of_design(settings, design)]

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from rephaze.errors import RunError
 
+_MAX_CHARS = 200
 _KEPT = "what was recorded before is kept"
 # By primary result code; the text follows "FOLDER: cannot DO: ".
 _SAID = {
@@ -33,6 +34,8 @@ def reported(folder: Path, doing: str) -> Iterator[None]:
         yield
     except sqlite3.Error as error:
         code = getattr(error, "sqlite_errorcode", None)
+        if code is None and isinstance(error, sqlite3.OperationalError):
+            code = sqlite3.SQLITE_CORRUPT  # Python's own finding: text that is none
         if code is None or code & 0xFF in _OURS:
             raise
         said = _SAID.get(code & 0xFF, "{}").format(_one_line(error))
@@ -42,4 +45,4 @@ def reported(folder: Path, doing: str) -> Iterator[None]:
 
 
 def _one_line(error: object) -> str:
-    return " ".join(str(error).split())
+    return " ".join(str(error).split())[:_MAX_CHARS]

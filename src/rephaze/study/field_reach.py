@@ -19,7 +19,8 @@ from rephaze.search.evaluator import Preparation
 from rephaze.search.systems import grid_of, system_settings
 from rephaze.store.reader import RunReader
 from rephaze.study.yardstick import Yardstick
-from rephaze.types.boxes import FieldReach, Position
+from rephaze.types.boxes import FieldReach, FieldReaches, Position
+from rephaze.types.comparison import ChipAnswer
 from rephaze.types.search import SearchSettings
 from rephaze.types.stopping import UNSTOPPED, StoppedError, StopSignal
 
@@ -41,7 +42,7 @@ class _Axis:
     grid_axis: int
 
 
-def field_reaches(run: RunReader, budget_s: float = 0.0, stop: StopSignal = UNSTOPPED) -> tuple[FieldReach, ...]:
+def field_reaches(run: RunReader, budget_s: float = 0.0, stop: StopSignal = UNSTOPPED) -> FieldReaches:
     """One record for each field that a run by boxes varies; none of a run through a list, or without an answer.
 
     Args:
@@ -51,7 +52,7 @@ def field_reaches(run: RunReader, budget_s: float = 0.0, stop: StopSignal = UNST
     """
     closed, left, result = run.closed_boxes(), run.open_boxes(), run.result()
     if not (closed or left) or result is None or result.design is None:
-        return ()
+        return FieldReaches(fields=(), changed=())
     settings = run.info().settings
     grid = grid_of(settings)
     ends_bef = np.array([(box.first, box.last) for box in closed] + [(box.first, box.last) for box in left])
@@ -63,7 +64,8 @@ def field_reaches(run: RunReader, budget_s: float = 0.0, stop: StopSignal = UNST
     answer = grid.position_of(result.design)
     known = {grid.position_of(item.design): item.objective for item in solved}
     axes = [*_chip_axes(grid, answer), *_system_axes(settings, grid, answer)]
-    changed = known | _measured(settings, grid, axes, answer, known, budget_s, stop)
+    measured = _measured(settings, grid, axes, answer, known, budget_s, stop)
+    changed = known | {position: one.objective for position, one in measured.items()}
     found = []
     for axis in axes:
         f = axis.grid_axis
@@ -80,7 +82,12 @@ def field_reaches(run: RunReader, budget_s: float = 0.0, stop: StopSignal = UNST
                 position=axis.moved.index(answer),
             )
         )
-    return tuple(found)
+    return FieldReaches(fields=tuple(found), changed=tuple(_without_stages(one) for one in measured.values()))
+
+
+def _without_stages(answer: ChipAnswer) -> ChipAnswer:
+    """Plans as a picture of many chips needs them."""
+    return replace(answer, plans=tuple(plan and replace(plan, stages=()) for plan in answer.plans))
 
 
 def _spans(first_b: Ints, last_b: Ints, has_value: Flags) -> Flags:
@@ -149,9 +156,9 @@ def _measured(
     known: Mapping[Position, float],
     budget_s: float,
     stop: StopSignal,
-) -> dict[Position, float]:
+) -> dict[Position, ChipAnswer]:
     """The winner with one field changed, the nearest values of all fields first, within a budget."""
-    found: dict[Position, float] = {}
+    found: dict[Position, ChipAnswer] = {}
     if budget_s <= 0:
         return found
     moves = [
@@ -163,7 +170,7 @@ def _measured(
     try:
         for _, _, position in sorted(move for move in moves if move[2] not in known):
             chip = grid.chip(grid.design_at(position))
-            found[position] = yardsticks.of(position).with_searched_plans(chip).objective
+            found[position] = yardsticks.of(position).with_searched_plans(chip)
             if len(found) == 1:
                 began = time.perf_counter()  # what loading took is nobody's fault
             if time.perf_counter() - began > budget_s:

@@ -20,18 +20,19 @@ from rephaze.errors import RunError
 from rephaze.hardware.area import chip_area
 from rephaze.hardware.energy import full_power
 from rephaze.hardware.grid import DesignGrid
-from rephaze.measure.objective import chip_usd, combine_on_chip
+from rephaze.measure.objective import chip_usd
 from rephaze.search.cosearch import REFINE_SIZE
 from rephaze.search.evaluator import Preparation, SpaceEvaluator
 from rephaze.search.method import searches_boxes
 from rephaze.search.workers.start import start_workers
 from rephaze.store.reader import RunReader
 from rephaze.study.box_front import BoxBudgets, CoverBounds, cover_bounds, lower
+from rephaze.study.run_points import spent_by_plans
 from rephaze.study.settle_budgets import OnBudget, settle_budgets
 from rephaze.types.boxes import Goal
 from rephaze.types.chip import Chip, ChipTable
 from rephaze.types.pareto import ROUNDING, AreaBudget, ParetoFront, ParetoPoint
-from rephaze.types.search import Aggregate, Evaluation, Objective, SearchSettings
+from rephaze.types.search import Evaluation, Objective, SearchSettings
 from rephaze.types.stopping import UNSTOPPED
 
 Floats = NDArray[np.float64]
@@ -215,23 +216,17 @@ def _point(settings: SearchSettings, item: Evaluation, chip: Chip, one: ChipTabl
         chip: Its chip.
         one: The same as a table.
     """
-    hbm_bytes = max(plan.hbm_bytes for plan in item.plans)
-    energies_j = [plan.energy_per_sample_j for plan in item.plans]
-    if settings.aggregate is Aggregate.WORST:
-        energy_j = max(energies_j)
-    else:
-        energy_j = combine_on_chip(energies_j, settings.weights, settings.aggregate)
-    speeds = [plan.samples_per_s for plan in item.plans]
+    given = spent_by_plans(settings, item.plans)
     area_model = settings.scenario.space.area_model
     return ParetoPoint(
         design=item.design,
         chip=chip,
-        samples_per_s=combine_on_chip(speeds, settings.weights, settings.aggregate),
+        samples_per_s=given.samples_per_s,
         area_um2=float(chip_area(one, area_model).total_um2_c[0]),
         full_power_w=float(full_power(one, area_model).total_w_c[0]),
-        energy_per_sample_j=energy_j,
+        energy_per_sample_j=given.energy_per_sample_j,
         # With the memory the plans need.
-        chip_usd=float(chip_usd(one, np.array([hbm_bytes], dtype=np.int64))[0]),
+        chip_usd=float(chip_usd(one, np.array([given.hbm_bytes], dtype=np.int64))[0]),
         is_proven=False,
     )
 

@@ -122,6 +122,7 @@ def counts_to_try(settings: SearchSettings) -> tuple[int, ...]:
 def study_sensitivity(
     settings: SearchSettings,
     *,
+    base: SearchResult | None = None,
     knobs: Sequence[str] = (),
     factors: Sequence[float] = (0.5, 2.0),
     num_workers: int = 1,
@@ -132,6 +133,7 @@ def study_sensitivity(
 
     Args:
         settings: The search.
+        base: Its answer, if it is known.
         knobs: Names in ``KNOBS`` or ``BUDGET_KNOBS``; by default those that matter in the search.
         factors: What each is multiplied by.
         num_workers: Processes of each search.
@@ -153,7 +155,7 @@ def study_sensitivity(
             on_progress=lambda progress: on_step(step, progress),
         )
 
-    base = search("as it is", settings)
+    base = base or search("as it is", settings)
     changes = []
     for name in knobs or possible:
         for factor in factors:

@@ -10,6 +10,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from rephaze.types.comparison import ChipAnswer
+
 Position = tuple[int, ...]
 """Of a design in the grid of its space, field by field."""
 
@@ -121,3 +123,12 @@ class FieldReach:
     """Of each value, whether the winner so changed keeps to the limits."""
     position: int
     """Of the winner's value among them."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class FieldReaches:
+    """Of every field that a run by boxes varies; none of a run through a list."""
+
+    fields: tuple[FieldReach, ...]
+    changed: tuple[ChipAnswer, ...]
+    """The chips measured for it: the winner with one field changed; their plans without stages."""

@@ -79,8 +79,10 @@ class Chip:
             at_most=100 * GHZ,
             fix="give hertz, for example 1.05e9",
         )
-        check_number("scratchpad_bytes_per_cycle", self.scratchpad_bytes_per_cycle, at_least=1)
-        check_number("global_buffer_bytes_per_cycle", self.global_buffer_bytes_per_cycle, at_least=1)
+        check_number("scratchpad_bytes_per_cycle", self.scratchpad_bytes_per_cycle, at_least=1, at_most=2**40)
+        check_number(
+            "global_buffer_bytes_per_cycle", self.global_buffer_bytes_per_cycle, at_least=1, at_most=2**40
+        )
         check_count("global_buffer_multicast", self.global_buffer_multicast, at_most=2**20)
 
     @property

@@ -25,6 +25,7 @@ class NetworkLevel:
             "network.bytes_per_s",
             self.bytes_per_s,
             at_least=1e-9,
+            at_most=1e24,
             fix="give bytes per second, for example 50e9",
         )
         check_number("network.latency_s", self.latency_s, at_most=10.0, fix="give seconds, for example 1e-6")

@@ -52,6 +52,14 @@ def read_text(path: Path, max_bytes: int = MAX_FILE_BYTES) -> str:
         raise FileError(f"{name}: cannot be read as text ({_one_line(error)})") from None
 
 
+def is_file(path: Path) -> bool:
+    """Whether there is such a file; what cannot be a file's name is none."""
+    try:
+        return path.is_file()
+    except (OSError, ValueError):
+        return False
+
+
 def parse_json(text: str, source: str) -> dict[str, Any]:
     """The JSON object in ``text``; refuses NaN, infinities, repeated keys and anything but a sound object."""
     try:

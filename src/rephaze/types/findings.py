@@ -20,6 +20,21 @@ _NUM_SHOWN_FIELDS = 3
 """Of a section: enough to recognise it by."""
 
 
+_RULES = {
+    "greater_than_equal": "must be at least {ge}",
+    "less_than_equal": "must be at most {le}",
+    "greater_than": "must be above {gt}",
+    "less_than": "must be below {lt}",
+    "finite_number": "must be finite",
+    "int_type": "must be a whole number",
+    "float_type": "must be a number",
+    "string_type": "must be text",
+    "bool_type": "must be true or false",
+    "list_type": "must be a list",
+}
+"""By pydantic's names."""
+
+
 def first_finding(error: ValidationError, model: type[BaseModel]) -> SpecError:
     """The first thing wrong, and how many more there are."""
     findings = error.errors(include_url=False, include_context=True)
@@ -47,6 +62,8 @@ def first_finding(error: ValidationError, model: type[BaseModel]) -> SpecError:
     elif first["type"] == "model_type" and _fields(kind):
         shown = _fields(kind)[:_NUM_SHOWN_FIELDS]
         rule = f"must be a section with fields ({', '.join(shown)}{', ...' * (len(shown) < len(_fields(kind)))})"
+    elif first["type"] in _RULES:
+        rule = _RULES[first["type"]].format(**{name: f"{value:g}" for name, value in first.get("ctx", {}).items()})
     else:
         rule = first["msg"][:1].lower() + first["msg"][1:]
     return SpecError(field, first["input"], rule + more, fix)

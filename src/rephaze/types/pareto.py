@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from enum import StrEnum
 
 from rephaze.types.chip import Chip
 
@@ -63,3 +64,43 @@ class ParetoFront:
     budgets: tuple[AreaBudget, ...]
     counts_grid_points: bool = False
     """Of a search by boxes: ``num_designs`` counts the points of its grid."""
+
+
+class PointKind(StrEnum):
+    """Where a chip in the picture of trade-offs comes from."""
+
+    WINNER = "winner"
+    SOLVED = "solved"
+    """A design of the space that the search solved exactly."""
+    CHANGED = "changed"
+    """The winner with one field changed; it may break a limit."""
+    KNOWN = "known"
+    """A chip that exists."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ChipPoint:
+    """A chip with what it gives and takes."""
+
+    kind: PointKind
+    name: str
+    """Of a known chip; what a design has, in words."""
+    objective: float
+    samples_per_s: float
+    """Over several models, combined as the run's objective combines them."""
+    area_um2: float
+    energy_per_sample_j: float
+    chip_usd: float
+    """Die and the memory its plans need."""
+    fits_limits: bool
+    """It is within the limits of the space."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ChipPoints:
+    """All chips that were measured for a run."""
+
+    points: tuple[ChipPoint, ...]
+    known_names: tuple[str, ...]
+    """Known chips the run held then."""
+    area_limit_um2: float

@@ -6,6 +6,7 @@ Axis letters: c = chip (design).
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from enum import StrEnum
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,6 +16,23 @@ from rephaze.types.search import SearchSettings
 
 NOT_REMOVED = -1
 """In ``BoundTable.removed_by_c``: no bound removed this design."""
+
+
+class RunPart(StrEnum):
+    """What a run may hold beside its answer, worked out for people to look at."""
+
+    WINNER = "winner"
+    """``WinnerDetails``: time, memory, timelines, operators and schedules of its plans."""
+    FIELDS = "fields"
+    """``FieldReaches``: how near designs come with each value of a field."""
+    BASELINES = "baselines"
+    """``RunBaselines``: what the search is set beside."""
+    POINTS = "points"
+    """``ChipPoints``: what every measured chip gives and takes."""
+    COMPARISON = "comparison"
+    """``Comparison``: of ``rephaze compare --run``."""
+    SENSITIVITY = "sensitivity"
+    """``Sensitivity``: of ``rephaze sensitivity --run``."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -82,3 +100,28 @@ class RunInfo:
     updated_at: str
     num_sessions: int
     """How often it was started or resumed."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class RunSession:
+    """One start or resumption of a run."""
+
+    started_at: str
+    versions: RunVersions
+    settings_digest: str | None
+    """SHA-256 of the settings it was given; None in runs of older versions."""
+    elapsed_s: float
+    """What the run's clock showed when it last wrote, over all sessions; 0 in runs of older versions."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class RecordedDigests:
+    """What the chain of digests of a run says of its rows."""
+
+    since: str | None
+    """From when on rows were recorded with digests; None: by an older version, without any."""
+    num_digests: int
+    last: str
+    """The end of the chain: it changes with any row of the run."""
+    wrong: tuple[str, ...]
+    """Tables that are not as they were recorded; empty if all are."""

@@ -64,6 +64,19 @@ class Constraint:
     comparison: Comparison
 
 
+MOST_OF = {
+    "num_tensor_cores": 2**20,
+    "tensor_width": 2**16,
+    "tensor_depth": 2**16,
+    "num_vector_cores": 2**20,
+    "vector_lanes": 2**20,
+    "num_hbm_stacks": 1024,
+}
+"""Largest value of a field, as of a chip."""
+MOST_BYTES = 2**40
+MOST_POINTS = 2**53
+"""Of a grid: so that a count is exact as a floating-point number too."""
+
 FIELDS = (
     "num_tensor_cores",
     "tensor_width",
@@ -109,8 +122,12 @@ class DesignSpace:
             if not values:
                 raise SpecError(name, values, "must list at least one value")
             for value in values:
-                check_count(name, value)
+                check_count(name, value, at_most=MOST_OF.get(name, MOST_BYTES))
             if len(set(values)) != len(values):
                 raise SpecError(name, list(values), "lists a value twice")
         check_number("area_limit_um2", self.area_limit_um2, at_least=1.0, fix="give um^2: 1 mm^2 is 1e6")
+        num_points = math.prod(len(getattr(self, name)) for name in FIELDS if getattr(self, name) is not None)
+        if num_points >= MOST_POINTS:
+            rule = f"has {num_points:.3g} grid points; {MOST_POINTS:.3g} are the most that can be counted"
+            raise SpecError("space", num_points, rule, "take larger steps or fewer values")
         check_number("area_floor_um2", self.area_floor_um2, at_most=self.area_limit_um2)

@@ -9,7 +9,7 @@ from itertools import product
 
 from rephaze.errors import SpecError
 from rephaze.types.checks import check_count, check_number
-from rephaze.units import GB, GHZ, MM2_PER_M2, USD_PER_MUSD, W_PER_MW
+from rephaze.units import GB, GHZ, W_PER_KW
 
 MAX_LINKS = 4096
 MAX_CHIPS = 2**24
@@ -113,7 +113,7 @@ class BilledSystem:
     num_inside_links: float
     """Of a chip; not whole where a scenario gives bytes a second."""
     num_outside_links: float
-    node_size: int
+    num_node_chips: int
     num_chips: int
     nominal_hz: float
     """The clock at which the component data holds: that of the scenario's template."""
@@ -127,10 +127,10 @@ class ListedSystem:
     clock_hz: float
     hbm: str
     """Generation of its stacks."""
-    hbm_layers: int
+    num_hbm_layers: int
     num_inside_links: float
     num_outside_links: float
-    node_size: int
+    num_node_chips: int
     num_chips: int
 
 
@@ -146,7 +146,7 @@ class ChosenSystem:
     """What a chip sends to its node."""
     outside_bytes_per_s: float
     """What it sends to other nodes."""
-    node_size: int
+    num_node_chips: int
     num_chips: int
     silicon_mm2: float
     """Dies of all chips."""
@@ -162,15 +162,15 @@ class ChosenSystem:
         outside = f"{self.num_outside_links:g} outside ({self.outside_bytes_per_s / GB:,.0f} GB/s)"
         return (
             f"{self.num_chips:,} chips at {self.clock_hz / GHZ:.4g} GHz with {self.hbm}, nodes of "
-            f"{self.node_size:,}, {inside} and {outside}"
+            f"{self.num_node_chips:,}, {inside} and {outside}"
         )
 
     @property
     def bill_in_words(self) -> str:
         """What it takes, in a few words."""
         return (
-            f"{self.silicon_mm2 / MM2_PER_M2:.3g} m² of silicon, {self.power_w / W_PER_MW:.3g} MW at most, "
-            f"{self.cost_usd / USD_PER_MUSD:.3g} million dollars"
+            f"{self.silicon_mm2:,.0f} mm² of silicon, {self.power_w / W_PER_KW:,.1f} kW at most, "
+            f"{self.cost_usd:,.0f} dollars"
         )
 
 

@@ -11,7 +11,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,7 +20,6 @@ from rephaze.estimate.estimator import HALF, SIGNIFICANT_BITS, TICK_CYCLES, Esti
 from rephaze.estimate.gemm_costs import GemmMemo
 from rephaze.estimate.least_work import FLOPS_PER_MAC
 from rephaze.measure.model_work import Memory, ModelWork, Unit
-from rephaze.place.solver import Placer
 from rephaze.schedule.parts import SEARCH_WORK, Solver
 from rephaze.schedule.solve import solve_problem
 from rephaze.schedule.validate import find_violations
@@ -29,7 +27,7 @@ from rephaze.types.chip import Chip, chip_table
 from rephaze.types.energy import AccessEnergy
 from rephaze.types.graph import Op, OpGraph, OpKind
 from rephaze.types.latency import IMPOSSIBLE_CYCLES, LatencyTable
-from rephaze.types.placement import PlacementProblem, Plan, PlanLimits, PlannedStage, Recompute, RecomputePolicy
+from rephaze.types.placement import PlacementProblem, Recompute, RecomputePolicy
 from rephaze.types.schedule import Exclusion, Mode, Schedule, ScheduleOp, ScheduleProblem, Way, operator_of
 from rephaze.types.search import ModelPlan
 
@@ -209,32 +207,6 @@ def timed_problem(
         for layer, kind in zip(graph.layers, work.layer_type_of, strict=True)
     )
     return replace(problem, graphs=(replace(graph, layers=layers),))
-
-
-def recorded_plan(problem: PlacementProblem, plan: ModelPlan) -> Plan:
-    """The decision a recorded plan stands for: stages are runs of layers in the graph's order.
-
-    Where layers branch a stage may be no such run, and its ends do not tell what is between them: then it is the
-    best plan of the recorded degrees, and its stages must come out as recorded.
-    """
-    names = [layer.name for layer in problem.graphs[0].layers]
-    ends = np.cumsum([0] + [stage.num_layers for stage in plan.stages]).tolist()
-    runs = [tuple(range(first, last)) for first, last in pairwise(ends)]
-    is_line = all(link.dst == link.src + 1 for link in problem.graphs[0].links)
-    if not is_line and ends[-1] == len(names):
-        given = [(stage.first_layer, stage.last_layer) for stage in plan.stages]
-        if given != [(names[run[0]], names[run[-1]]) for run in runs]:
-            placer = Placer(problem, PlanLimits(dp=plan.dp, pp=plan.pp))
-            return placer.plan(placer.solve())
-    return Plan(
-        tp=plan.tp,
-        dp=plan.dp,
-        microbatch=plan.microbatch,
-        stages=tuple(
-            PlannedStage(layers=run, recompute=Recompute(stage.recompute))
-            for run, stage in zip(runs, plan.stages, strict=True)
-        ),
-    )
 
 
 def plan_energy_j(

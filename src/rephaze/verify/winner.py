@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from rephaze.errors import RephazeError
 from rephaze.measure.model_work import ModelWork
+from rephaze.measure.recorded_plan import recorded_plan
 from rephaze.place.price import price_plan
 from rephaze.place.simulate import formula_gap_s, replayed_batch_s
 from rephaze.search.evaluator import Preparation
@@ -11,7 +12,7 @@ from rephaze.types.search import ModelPlan, SearchResult
 from rephaze.types.verification import Check
 from rephaze.verify.findings import TOLERANCE, Wrong, checked, differs
 from rephaze.verify.full_winner import derive_full_plan, wrong_full_plan
-from rephaze.verify.rederive import DerivedPass, WinnerCheck, plan_energy_j, recorded_plan, timed_problem
+from rephaze.verify.rederive import DerivedPass, WinnerCheck, plan_energy_j, timed_problem
 
 
 def check_winner(evaluator: Preparation, result: SearchResult, work: ModelWork, plan: ModelPlan) -> list[Check]:

@@ -86,6 +86,9 @@ def graph_from_plain(data: dict[str, Any], source: str) -> ModelGraph:
                 "is not a layer type of this file",
                 did_you_mean(type_name, types),
             )
+    names = [name for name, _ in file.layers]
+    if len(set(names)) != len(names):
+        raise SpecError(f"{source}: layers", len(names), "two layers have one name")
     for edge in file.edges:
         if not 0 <= edge[0] < edge[1] < len(file.layers):
             raise SpecError(
@@ -97,6 +100,10 @@ def graph_from_plain(data: dict[str, Any], source: str) -> ModelGraph:
     for tied in file.tied:
         if not all(0 <= place < len(file.layers) for place in tied["layers"]):
             raise SpecError(f"{source}: tied.{tied['name']}", tied["layers"], "names a layer that is not there")
+    layer_types = tuple(layer_from_plain(layer, source) for layer in file.layer_types)
+    held = sum(layer_types[types[type_name]].num_parameters for _, type_name in file.layers)
+    if file.num_parameters < held:
+        raise SpecError(f"{source}: num_parameters", file.num_parameters, f"the layers have {held:,}")
     return ModelGraph(
         name=file.name,
         seq_len=file.seq_len,
@@ -104,8 +111,8 @@ def graph_from_plain(data: dict[str, Any], source: str) -> ModelGraph:
         attention=file.attention,
         tp=1,
         legal_tp=tuple(sorted(set(file.legal_tp) | {1})),
-        layer_types=tuple(layer_from_plain(layer, source) for layer in file.layer_types),
-        layer_names=tuple(name for name, _ in file.layers),
+        layer_types=layer_types,
+        layer_names=tuple(names),
         layer_type_of=tuple(types[type_name] for _, type_name in file.layers),
         edges=tuple(LayerEdge(src=e[0], dst=e[1], payload_bytes=size_from_plain(e[2])) for e in file.edges),
         tied=tuple(

@@ -4,15 +4,27 @@ from __future__ import annotations
 
 from typing import Annotated, Literal, NotRequired
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 from typing_extensions import TypedDict  # pydantic refuses the one of ``typing`` before Python 3.12
 
-Count = Annotated[int, Field(ge=0, lt=2**62)]
-Positive = Annotated[int, Field(ge=1, lt=2**62)]
-Whole = Annotated[int, Field(gt=-(2**62), lt=2**62)]
-Size = Count | tuple[Whole, Whole]
+from rephaze.errors import SpecError
+from rephaze.types.quantities import MAX_LAYERS, MAX_LINKS, MAX_OPS, Name
+
+# Strict one by one: a file writes tuples as lists, which strict mode as a whole would refuse.
+Count = Annotated[int, Field(strict=True, ge=0, lt=2**62)]
+Positive = Annotated[int, Field(strict=True, ge=1, lt=2**62)]
+Whole = Annotated[int, Field(strict=True, gt=-(2**62), lt=2**62)]
+YesNo = Annotated[bool, Field(strict=True)]
+
+
+def _never_negative(size: tuple[int, int]) -> tuple[int, int]:
+    if size[1] < 0 or sum(size) < 0:
+        raise SpecError("", list(size), "must be zero or more at every microbatch size")
+    return size
+
+
+Size = Count | Annotated[tuple[Whole, Whole], AfterValidator(_never_negative)]
 """A whole number, or ``[const, per_sample]``."""
-Name = Annotated[str, Field(min_length=1, max_length=500)]
 
 
 class _Strict(TypedDict):
@@ -24,12 +36,12 @@ class TensorEntry(_Strict):
 
     name: Name
     num_elements: Size
-    element_bytes: Annotated[int, Field(ge=1, le=64)]
+    element_bytes: Annotated[int, Field(strict=True, ge=1, le=64)]
     role: NotRequired[Literal["parameter", "input", "constant", "kept", "local", "output"]]
     storage: NotRequired[str]
     num_split_units: NotRequired[Count]
-    is_reduced: NotRequired[bool]
-    has_tokens: NotRequired[bool]
+    is_reduced: NotRequired[YesNo]
+    has_tokens: NotRequired[YesNo]
 
 
 class GemmEntry(_Strict):
@@ -39,7 +51,7 @@ class GemmEntry(_Strict):
     m: Size
     n: Size
     k: Size
-    shared_rhs: bool
+    shared_rhs: YesNo
     num_experts: NotRequired[Count]
 
 
@@ -53,8 +65,8 @@ class AttentionEntry(_Strict):
     key_len: Positive
     head_dim: Positive
     value_dim: Positive
-    causal: bool
-    backward: bool
+    causal: YesNo
+    backward: YesNo
     window_len: NotRequired[Count]
 
 
@@ -80,7 +92,7 @@ class PassEntry(_Strict):
     """One direction of a layer."""
 
     tensors: list[TensorEntry]
-    ops: list[OpEntry]
+    ops: Annotated[list[OpEntry], Field(max_length=MAX_OPS)]
 
 
 class LayerEntry(_Strict):
@@ -111,13 +123,13 @@ class GraphFile(BaseModel):
     format: str
     name: Name
     seq_len: Positive
-    dtype: str
+    dtype: Literal["bfloat16", "float16", "float32"]
     attention: Literal["fused", "eager"]
-    is_training: bool
+    is_training: YesNo
     num_parameters: Count
     legal_tp: list[Positive]
     made_by: dict[str, str]
     layer_types: Annotated[list[LayerEntry], Field(min_length=1)]
-    layers: Annotated[list[tuple[Name, Name]], Field(min_length=1)]
-    edges: list[tuple[Count, Count, Size]]
+    layers: Annotated[list[tuple[Name, Name]], Field(min_length=1, max_length=MAX_LAYERS)]
+    edges: Annotated[list[tuple[Count, Count, Size]], Field(max_length=MAX_LINKS)]
     tied: list[TiedEntry]

@@ -81,7 +81,7 @@ def test_an_exploration_is_its_search_result_and_shows_it():
     found = shown_as(Exploration, answer(), settings=settings())
     assert isinstance(found, SearchResult)
     assert asdict(answer()).items() <= asdict(found).items()
-    assert str(found).startswith("optimal in 2.0 s: throughput 90 (bound 90, gap 0.000%)")
+    assert str(found).startswith("optimal in 2.0 s: throughput 90 samples/s (bound 90 samples/s, gap 0.000%)")
     assert EVIL in str(found)
     assert EVIL not in found._repr_html_()
     assert "&lt;b&gt;" in found._repr_html_()

@@ -134,7 +134,7 @@ def test_ranges_grow_by_factor_or_step():
         ({"num_tensor_cores": [0]}, "num_tensor_cores is 0: must be from 1"),
         ({"num_tensor_cores": [2, 2]}, "lists a value twice"),
         ({"vector_lanes": {"from": 1, "to": 4}}, "space.vector_lanes is .*: needs step or times"),
-        ({"num_tensor_cores": [1, "2"]}, "space.num_tensor_cores.1 is '2': input should be a valid integer$"),
+        ({"num_tensor_cores": [1, "2"]}, "space.num_tensor_cores.1 is '2': must be a whole number$"),
         ({"area_limit_chip": "tpuv4"}, "exactly one of area_limit_um2"),
         ({"area_limit_um2": -5.0}, "area_limit_um2 is -5.0"),
         ({"areal_limit": 1}, "areal_limit is 1: is not a known field"),

@@ -3,20 +3,25 @@
 import pytest
 
 from rephaze.hardware.presets import preset_chip
-from rephaze.measure.plan_schedules import block_schedules
+from rephaze.measure.plan_schedules import plan_passes
 from rephaze.schedule.validate import find_violations
 from rephaze.search.evaluator import SpaceEvaluator
 from rephaze.search.settings import resolve_settings
 from rephaze.types.cut import GraphCut
-from rephaze.types.search import Certificate, ModelPlan, SearchResult, SearchStatus
+from rephaze.types.search import ModelPlan
 
-CERTIFICATE = Certificate(
-    num_designs=1,
-    num_solved_exactly=1,
-    num_dropped_by_bound={},
-    num_infeasible=0,
-    num_within={},
-    binding="",
+PLAN = ModelPlan(
+    model="bert-large",
+    samples_per_s=1.0,
+    batch_s=1.0,
+    tp=2,
+    dp=1,
+    pp=1,
+    microbatch=2,
+    recompute="none",
+    hbm_bytes=2**36,
+    energy_per_sample_j=1.0,
+    stages=(),
 )
 
 
@@ -27,48 +32,22 @@ def settings():
     )
 
 
-def result_with(chip):
-    plan = ModelPlan(
-        model="bert-large",
-        samples_per_s=1.0,
-        batch_s=1.0,
-        tp=2,
-        dp=1,
-        pp=1,
-        microbatch=2,
-        recompute="none",
-        hbm_bytes=2**36,
-        energy_per_sample_j=1.0,
-        stages=(),
-    )
-    return SearchResult(
-        status=SearchStatus.OPTIMAL if chip else SearchStatus.INFEASIBLE,
-        objective=1.0,
-        bound=1.0,
-        gap=0.0,
-        design=None,
-        chip=chip,
-        area_um2=1.0,
-        plans=(plan,) if chip else (),
-        certificate=CERTIFICATE,
-        reason="",
-        search_s=0.0,
-    )
-
-
 def test_schedules_are_valid_and_as_long_as_the_search_took_them_to_be(settings):
     chip = preset_chip("tpuv4")
-    found = block_schedules(settings, result_with(chip))
-    assert [one.direction for one in found] == ["forward", "backward"]
+    found = plan_passes(settings, chip, PLAN)
     evaluator = SpaceEvaluator(settings)
-    work, solver = evaluator.works[0], evaluator.chip_solver(chip)
-    kind = max(set(work.layer_type_of), key=work.layer_type_of.count)
-    for direction, one in enumerate(found):
+    work, solver, cut = evaluator.works[0], evaluator.chip_solver(chip), GraphCut(tp=2)
+    kinds = sorted(set(work.layer_type_of), key=lambda kind: -work.layer_type_of.count(kind))
+    names = [work.graph(cut).layer_types[kind].name for kind in kinds]
+    # Every layer type, forward and backward, the most repeated first.
+    assert len(found) == 2 * len(names)
+    assert {one.layer for one in found} == set(names)
+    assert [one.num_layers for one in found] == sorted((one.num_layers for one in found), reverse=True)
+    assert found[0].num_layers == 24
+    kind_of = {kind.name: at for at, kind in enumerate(work.graph(cut).layer_types)}
+    for one in found:
+        direction = ("forward", "backward").index(one.direction)
         assert find_violations(one.problem, one.schedule) == []
-        assert one.schedule.makespan_cycles == solver.pass_times(work, GraphCut(tp=2), 2, kind, direction).cycles
-        assert one.num_layers == work.layer_type_of.count(kind) == 24
-        assert one.layer == work.graph(GraphCut(tp=2)).layer_types[kind].name
-
-
-def test_without_a_chip_there_is_no_schedule(settings):
-    assert block_schedules(settings, result_with(None)) == ()
+        cycles = solver.pass_times(work, cut, 2, kind_of[one.layer], direction).cycles
+        assert one.schedule.makespan_cycles == cycles
+        assert one.num_layers == work.layer_type_of.count(kind_of[one.layer])

@@ -1,16 +1,24 @@
 """Records of a small search, every name in them chosen by the test."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
+from rephaze.hardware.area import chip_items
+from rephaze.hardware.assumptions import scenario_assumptions
 from rephaze.hardware.presets import preset_chip
 from rephaze.hardware.scenarios import load_scenario
-from rephaze.report.search_plots import ExploredDesigns, MarkedChip
+from rephaze.report.explored import ExploredDesigns, MarkedChip
 from rephaze.report.search_report import SearchRecords
 from rephaze.types.chip import chip_table
+from rephaze.types.comparison import Baseline, ChipAnswer
+from rephaze.types.full import DeviceMemory, TimeCauses
 from rephaze.types.latency import Engine
+from rephaze.types.operator_estimate import OperatorEstimate
+from rephaze.types.pareto import ChipPoint, ChipPoints, PointKind
+from rephaze.types.plan_account import BaselineAccounts, PlanAccount, PlanDetail, PlanTimeline
 from rephaze.types.run_record import Incumbent, RunInfo, RunVersions
 from rephaze.types.schedule import (
     Mode,
@@ -32,6 +40,7 @@ from rephaze.types.search import (
     SearchStatus,
     StagePlan,
 )
+from rephaze.types.space import AreaModel
 
 
 @pytest.fixture
@@ -99,7 +108,12 @@ def search_records(name, *, has_chip, objective):
             evaluations=solved if has_chip else [],
         ),
         incumbents=[Incumbent(elapsed_s=3.0, objective=200.0, bound=400.0, design=1)] if has_chip else [],
-        blocks=[pass_schedule(name)] if has_chip else [],
+        plans=[plan_detail(name)] if has_chip else [],
+        baselines=[baseline(name, winner)] if has_chip else [],
+        accounts=[BaselineAccounts(name=f"{name}, expert plan", plans=(plan_account(name),))] if has_chip else [],
+        points=chip_points(name, scenario) if has_chip else None,
+        items=[chip_items(winner, AreaModel.CORRECTED)] * 2 if has_chip else [],
+        assumptions=scenario_assumptions(scenario),
         marked=[
             MarkedChip(name=name, area_um2=3e8, objective=150.0, bound=150.0),
             MarkedChip(name=f"far {name}", area_um2=9e8, objective=150.0, bound=165.0),
@@ -132,6 +146,75 @@ def model_plan(name):
         energy_per_sample_j=0.1,
         stages=(stage, stage),
     )
+
+
+def plan_account(name, kept_gib=(1, 13)):
+    causes = TimeCauses(
+        compute_s=0.4, replay_s=0.05, messages_s=0.0, gathers_s=0.0, bubble_s=0.03, sync_s=0.02, tied_s=0.0,
+        step_s=0.0, regather_s=0.0,
+    )  # fmt: skip
+    devices = [
+        DeviceMemory(
+            weights_bytes=2**30, gradients_bytes=2**30, state_bytes=2**30, kept_bytes=gib * 2**30,
+            replay_bytes=0.0, working_bytes=0.0,
+        )
+        for gib in kept_gib
+    ]  # fmt: skip
+    return PlanAccount(
+        model=name,
+        causes=causes,
+        devices=tuple(devices),
+        num_keep_positions=16,
+        bound_by_fractions={"array": 0.75, "hbm": 0.25},
+    )
+
+
+def plan_detail(name):
+    timeline = PlanTimeline(
+        num_devices=2,
+        num_microbatches=1,
+        batch_s=0.5,
+        kinds=("forward", "backward", "sync"),
+        device_e=(0, 1, 1, 0, 0),
+        kind_e=(0, 0, 1, 1, 2),
+        microbatch_e=(0, 0, 0, 0, -1),
+        start_s_e=(0.0, 0.1, 0.2, 0.3, 0.45),
+        end_s_e=(0.1, 0.2, 0.3, 0.45, 0.5),
+    )
+    operator = OperatorEstimate(
+        layer=name, direction="forward", name=name, target=name, engine=Engine.TENSOR, num_times=48, time_s=1e-5,
+        one_core_s=1e-4, energy_j=0.1, time_share=0.5, bound_by="array", num_flops=1e9, num_model_flops=10**9,
+        hbm_bytes=1e6, hbm_share=0.5, buffer_share=0.5, tensor_utilization=0.5,
+    )  # fmt: skip
+    return PlanDetail(
+        model=name,
+        account=plan_account(name),
+        timeline=timeline,
+        operators=(operator,),
+        passes=(pass_schedule(name),),
+    )
+
+
+def baseline(name, chip):
+    plan = replace(model_plan(name), samples_per_s=150.0, batch_s=1.0)
+    answer = ChipAnswer(chip=chip, area_um2=3e8, objective=150.0, bound=150.0, plans=(plan,))
+    return Baseline(name=f"{name}, expert plan", answer=answer, num_evaluations=1, search_s=1.0, note=name)
+
+
+def chip_points(name, scenario):
+    def point(kind, speed, area_um2, fits=True):
+        return ChipPoint(
+            kind=kind, name=name, objective=speed, samples_per_s=speed, area_um2=area_um2, energy_per_sample_j=0.1,
+            chip_usd=500.0, fits_limits=fits,
+        )  # fmt: skip
+
+    points = (
+        point(PointKind.WINNER, 300.0, 2.5e8),
+        point(PointKind.SOLVED, 200.0, 2.25e8),
+        point(PointKind.CHANGED, 320.0, 4e8, fits=False),
+        point(PointKind.KNOWN, 150.0, 3e8),
+    )
+    return ChipPoints(points=points, known_names=(name,), area_limit_um2=scenario.space.area_limit_um2)
 
 
 def pass_schedule(name):

@@ -64,24 +64,24 @@ def test_a_step_along_each_field_says_what_it_costs(make_records):
 
 def test_the_figure_has_what_is_known_of_every_value(make_records):
     result = by_boxes(make_records()).result
-    plot = reach_figure((CORES, BUFFER), result)
-    bars, dots, _, other = plot.data
-    assert list(bars.x) == ["2", "4", "8"]
-    assert [round(y, 6) for y in bars.y] == [50.0, round(290 / 3, 6), 100.0]
-    assert [round(y, 6) for y in dots.y] == [round(100 / 3, 6), 90.0, 100.0]
+    figure = reach_figure((CORES, BUFFER), result)
+    rows = {(row[0], row[1]): row[2:] for row in figure.rows}
+    assert [round(rows["num_tensor_cores", value][0], 6) for value in (2, 4, 8)] == [50.0, 96.666667, 100.0]
+    assert [round(rows["num_tensor_cores", value][1], 6) for value in (2, 4, 8)] == [33.333333, 90.0, 100.0]
     # No dot where nothing was measured; a hollow one for a chip over the limit.
-    assert list(other.x) == ["32", "48"]
-    assert list(other.marker.color)[1] == "#fff"
+    assert rows["global_buffer_bytes", 16 * MIB][1] is None
+    assert figure.svg.count("<circle") == 5
+    assert figure.svg.count("hollow") == 1
+    # No bar where limits leave nothing.
+    assert figure.svg.count("closed at") == 5
 
 
 def test_a_page_of_a_search_by_boxes_tells_of_boxes(make_records):
     plain, boxed = (search_sections(one) for one in (make_records(), by_boxes(make_records())))
     titles = [section.title for section in boxed]
-    assert titles[:4] == ["The answer", "The certificate", "Which fields matter", "Designs"]
     assert [title for title in titles if title != "Which fields matter"] == [one.title for one in plain]
-    designs = boxed[3].body
-    assert "All other grid points were settled in boxes" in designs
-    assert "Not drawn" not in designs
+    tradeoffs = [one.body for one in (*plain, *boxed) if one.title == "Trade-offs"]
+    assert ["settled in boxes" in body for body in tradeoffs] == [False, True]
 
 
 def test_runners_up_are_the_designs_within_a_percent(make_records):

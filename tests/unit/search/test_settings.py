@@ -174,6 +174,9 @@ FREE_TEXT = {
     "scenario.space.constraints.text",
     "scenario.space.constraints.left_fields",
     "scenario.space.constraints.right_fields",
+    # Generations are those of a data file.
+    "scenario.space.system.hbm.generation",
+    "systems.hbm.generation",
 }
 CHOICES = [
     (*place_in_file(path), ["nonsense"] if is_list else "nonsense", [choice.value for choice in kind])

@@ -6,6 +6,7 @@ import math
 import os
 import stat
 import sys
+from dataclasses import replace
 
 import pyarrow.parquet
 import pytest
@@ -16,8 +17,18 @@ from rephaze.store.export import FileFormat, export_table
 from rephaze.store.tables import TableName, flat_table
 from rephaze.types.boxes import ClosedBox, OpenBox
 from rephaze.types.run_record import Incumbent
+from rephaze.types.system import ListedSystem
 
 CSV, PARQUET = FileFormat.CSV, FileFormat.PARQUET
+SYSTEM = ListedSystem(
+    clock_hz=1.05e9,
+    hbm="hbm3e",
+    num_hbm_layers=12,
+    num_inside_links=12.0,
+    num_outside_links=1.0,
+    num_node_chips=8,
+    num_chips=512,
+)
 TRICKY = '=1+2, "quoted"\nnext line; -inf'
 
 
@@ -33,6 +44,7 @@ def filled(store, settings, make_evaluation, make_bounds):
         [ClosedBox(first=(0,) * 7, last=(1, 2, 0, 3, 0, 1, 0), bound=5.0, closed_by="layer bounds")],
         [OpenBox(first=(2,) + (0,) * 6, last=(3,) + (0,) * 6, upper=math.inf, bounded_by="", times=())],
     )
+    store.record_systems([SYSTEM, replace(SYSTEM, num_chips=1024)])
     store.record_incumbent(Incumbent(elapsed_s=0.1, objective=-math.inf, bound=math.inf, design=None))
     return store
 

@@ -17,8 +17,9 @@ from rephaze.store import schema
 from rephaze.store.opening import is_run
 from rephaze.store.run_store import RunStore
 from rephaze.types.comparison import ChipAnswer
-from rephaze.types.run_record import NOT_REMOVED, BoundTable, Incumbent
+from rephaze.types.run_record import NOT_REMOVED, BoundTable, Incumbent, RunPart
 from rephaze.types.search import Certificate, SearchResult, SearchStatus
+from tests.kits.old_runs import as_format
 
 
 def one_line(error):
@@ -392,13 +393,27 @@ def test_known_chips_are_added_after_the_search_and_replaced_by_name(folder, sto
         assert reader.info().num_sessions == 1  # looking at chips is no session of the search
 
 
-def test_a_run_of_the_first_format_can_be_annotated(folder, settings, versions, make_evaluation, monkeypatch):
-    with monkeypatch.context() as earlier:
-        earlier.setattr(schema, "MIGRATIONS", schema.MIGRATIONS[:1])
-        RunStore.create(folder, settings, versions).close()
+def test_a_run_of_the_first_format_can_be_annotated(folder, settings, versions, make_evaluation):
+    RunStore.create(folder, settings, versions).close()
+    as_format(folder, 1)
     with RunStore.annotate(folder) as opened:
         opened.record_known_chips([known("tpuv4", make_evaluation(1).plans[0])])
         assert len(opened.known_chips()) == 1
+
+
+def test_parts_are_kept_by_name_until_another_answer_comes(store, make_evaluation, result):
+    found, other = known("tpuv4", make_evaluation(1).plans[0]), known("h100", make_evaluation(2).plans[0])
+    store.record_result(result)
+    store.record_part(RunPart.POINTS, other)
+    store.record_part(RunPart.POINTS, found)
+    assert store.part(RunPart.POINTS, ChipAnswer) == found
+    assert store.part(RunPart.WINNER, ChipAnswer) is None
+    # A part that is not what it should be, as of another version, counts as none.
+    assert store.part(RunPart.POINTS, SearchResult) is None
+    store.record_result(dataclasses.replace(result, search_s=99.0))
+    assert store.part(RunPart.POINTS, ChipAnswer) == found
+    store.record_result(dataclasses.replace(result, plans=()))
+    assert store.part(RunPart.POINTS, ChipAnswer) is None
 
 
 def test_there_is_nothing_to_annotate_without_a_run(tmp_path):

@@ -14,6 +14,7 @@ from rephaze.search.settings import resolve_settings
 from rephaze.store.run_store import RunStore
 from rephaze.study.field_reach import field_reaches
 from rephaze.study.yardstick import Yardstick
+from rephaze.types.boxes import FieldReaches
 from rephaze.types.search import SearchMethod
 from rephaze.units import MIB
 
@@ -47,7 +48,7 @@ def run(tmp_path_factory):
 def test_each_field_that_varies_is_there_with_its_values_in_order(run):
     folder, _, result = run
     with RunStore.read(folder) as reader:
-        found = {one.field: one for one in field_reaches(reader)}
+        found = {one.field: one for one in field_reaches(reader).fields}
     assert list(found) == ["num_tensor_cores", "tensor_width", "vector_lanes", "global_buffer_bytes"]
     assert found["tensor_width"].values == (32, 40, 64)
     assert found["global_buffer_bytes"].values == (2 * MIB, 4 * MIB)
@@ -60,7 +61,7 @@ def test_each_field_that_varies_is_there_with_its_values_in_order(run):
 def test_the_winner_is_measured_with_one_field_changed(run):
     folder, settings, result = run
     with RunStore.read(folder) as reader:
-        found = {one.field: one for one in field_reaches(reader, budget_s=60.0)}
+        found = {one.field: one for one in field_reaches(reader, budget_s=60.0).fields}
     grid, yardstick = DesignGrid(settings.scenario.space), Yardstick(Preparation(settings))
     answer = grid.position_of(result.design)
     cores = found["num_tensor_cores"]
@@ -75,4 +76,4 @@ def test_a_run_through_a_list_has_none(run, tmp_path):
     _, settings, _ = run
     run_search(replace(settings, method=SearchMethod.LIST), folder=tmp_path / "list")
     with RunStore.read(tmp_path / "list") as reader:
-        assert field_reaches(reader) == ()
+        assert field_reaches(reader) == FieldReaches(fields=(), changed=())

@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from rephaze.errors import SpecError
 from rephaze.place.full.legality import check_graph, graph_of_plan
 from rephaze.place.precision import named_precision
-from rephaze.types.checks import check_choice, check_count, check_number
+from rephaze.types.checks import check_choice, check_count
 from rephaze.types.cluster import Cluster, NetworkLevel
 from rephaze.types.files import check_format, validate
 from rephaze.types.full import (
@@ -30,6 +30,7 @@ from rephaze.types.full import (
     Sharding,
 )
 from rephaze.types.placement import LayerLink, Optimizer, PrecisionPolicy, TiedWeights
+from rephaze.types.quantities import MAX_CUTS, MAX_LAYERS, MAX_LINKS, Bytes, Name, Rate, Seconds
 
 PROBLEM_FORMAT = "rephaze.placement-problem/2"
 PLAN_FORMAT = "rephaze.placement-plan/2"
@@ -41,14 +42,14 @@ class _Strict(BaseModel):
 
 class _LevelText(_Strict):
     num_devices: int
-    bytes_per_s: float
-    latency_s: float = 0.0
+    bytes_per_s: Rate
+    latency_s: Seconds = 0.0
 
 
 class _ClusterText(_Strict):
     num_devices: int
-    device_memory_bytes: float
-    hbm_bytes_per_s: float | None = None
+    device_memory_bytes: Rate
+    hbm_bytes_per_s: Rate | None = None
     levels: list[_LevelText] = Field(min_length=1)
 
 
@@ -77,31 +78,31 @@ class _OptionsText(_Strict):
 
 
 class _KeepText(_Strict):
-    bytes: float
-    replay_s: float
+    bytes: Bytes
+    replay_s: Seconds
 
 
 class _LayerText(_Strict):
-    name: str
-    param_bytes: float
-    expert_param_bytes: float = 0.0
-    forward_s: float
-    backward_s: float
-    weight_backward_s: float | None = None
+    name: Name
+    param_bytes: Bytes
+    expert_param_bytes: Bytes = 0.0
+    forward_s: Seconds
+    backward_s: Seconds
+    weight_backward_s: Seconds | None = None
     keep: list[_KeepText] = Field(min_length=1)
-    working_bytes: float = 0.0
+    working_bytes: Bytes = 0.0
     block: bool = False
 
 
 class _EdgeText(_Strict):
     src: str
     dst: str
-    bytes: float
+    bytes: Bytes
 
 
 class _TiedText(_Strict):
     layers: list[str] = Field(min_length=1)
-    param_bytes: float
+    param_bytes: Bytes
 
 
 class _GraphText(_Strict):
@@ -111,8 +112,8 @@ class _GraphText(_Strict):
     etp: int = 1
     sp: bool = False
     microbatch: int = 1
-    layers: list[_LayerText] = Field(min_length=1)
-    edges: list[_EdgeText]
+    layers: list[_LayerText] = Field(min_length=1, max_length=MAX_LAYERS)
+    edges: list[_EdgeText] = Field(max_length=MAX_LINKS)
     tied: list[_TiedText] = []
     orders: list[str] = Field(default=["dp-outer", "pp-outer"], min_length=1)
 
@@ -123,7 +124,7 @@ class _ProblemText(_Strict):
     cluster: _ClusterText
     training: _TrainingText
     options: _OptionsText = _OptionsText()
-    graphs: list[_GraphText] = Field(min_length=1)
+    graphs: list[_GraphText] = Field(min_length=1, max_length=MAX_CUTS)
 
 
 class _StageText(_Strict):
@@ -158,9 +159,6 @@ def parse_full_problem(data: dict[str, Any]) -> FullProblem:
     """The problem a file of format 2 holds; ``SpecError`` names the field, its value and the rule it breaks."""
     check_format(data, PROBLEM_FORMAT, "problem")
     text = validate(_ProblemText, data)
-    check_number("cluster.device_memory_bytes", text.cluster.device_memory_bytes, at_least=1e-9)
-    if text.cluster.hbm_bytes_per_s is not None:
-        check_number("cluster.hbm_bytes_per_s", text.cluster.hbm_bytes_per_s, at_least=1e-9)
     check_count("cluster.num_devices", text.cluster.num_devices, at_most=2**30)
     check_count("training.global_batch", text.training.global_batch, at_most=2**40)
     check_choice("training.optimizer", text.training.optimizer, list(Optimizer))

@@ -62,13 +62,6 @@ def warm_part(number: int, model: PlacementModel) -> None:
 NUM_PARTS = 2
 
 
-def warm_all() -> None:
-    """All kernels there are, of every cost model."""
-    for model in PlacementModel:
-        for number in range(NUM_PARTS):
-            warm_part(number, model)
-
-
 def use_one_thread() -> None:
     """Keep compiled loops of this process to one thread: a pool of processes is what fills the machine."""
     import numba

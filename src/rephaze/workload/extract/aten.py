@@ -12,8 +12,17 @@ from rephaze.errors import UnsupportedError
 from rephaze.types.graph import OpKind
 
 GEMM = frozenset(
-    ["mm", "addmm", "bmm", "baddbmm", "_grouped_mm", "convolution", "convolution_backward"]
-)  # fmt: skip
+    [
+        "mm",
+        "addmm",
+        "bmm",
+        "baddbmm",
+        "_grouped_mm",
+        "convolution",
+        "convolution_backward",
+        "linalg_solve_triangular",
+    ]
+)
 VIEW = frozenset(
     [
         "view",
@@ -263,6 +272,8 @@ _FUNCTION_OF = {
     "native_batch_norm_backward": "batch_norm_backward",
     "_fused_rms_norm": "rms_norm",
     "_fused_rms_norm_backward": "rms_norm_backward",
+    "_weight_norm_interface": "rms_norm",
+    "_weight_norm_interface_backward": "rms_norm_backward",
     "native_dropout": "dropout",
     "native_dropout_backward": "dropout_backward",
     "glu": "sigmoid",

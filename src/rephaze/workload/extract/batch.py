@@ -1,7 +1,7 @@
-"""A made-up batch for a model of transformers: tokens, images, sound, by what its forward takes and its config says.
+"""A made-up batch for a model of transformers: tokens, images, sound, by what it takes and what its config says.
 
-Every sample is alike, so that sizes grow in proportion to the microbatch. Whole numbers (tokens, sizes of images) have
-values, since models look at them; images and sound have none.
+Every sample is alike, so that sizes grow in proportion to the microbatch. Whole numbers (tokens, sizes of images)
+have values, since models look at them; images and sound have none.
 """
 
 from __future__ import annotations
@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, Any
 from rephaze.errors import SpecError, UnsupportedError
 from rephaze.workload.extract.architecture import Settings
 from rephaze.workload.extract.images import image_inputs, image_tokens, is_image_model
-from rephaze.workload.extract.known_values import KnownValues
-from rephaze.workload.extract.known_values import watching
+from rephaze.workload.extract.known_values import KnownValues, watching
 from rephaze.workload.extract.sounds import sound_inputs
 from rephaze.workload.extract.source import Inputs
 
@@ -70,9 +69,13 @@ class BatchMaker:
         if self._has_text():
             made.update(self._text(microbatch))
         made.update(self._features(microbatch))
+        if "cross_attention_mask" in self._accepted and "aspect_ratio_mask" in made:
+            tiles = made["aspect_ratio_mask"].shape[-1]
+            made["cross_attention_mask"] = self.numbers((microbatch, self.seq_len, 1, tiles), 1)
         made.update(self._labels(microbatch, made))
-        if "next_sentence_label" in self._accepted:
-            made["next_sentence_label"] = self.numbers((microbatch,), 0)
+        for key in ("next_sentence_label", "sentence_order_label"):
+            if key in self._accepted:
+                made[key] = self.numbers((microbatch,), 0)
         if self.settings._attn_implementation in ("eager", "sdpa") and self._has_text():
             # Models that pick attention by name look for packed sequences unless a mask is given.
             made["attention_mask"] = self.numbers((microbatch, self.seq_len), 1)
@@ -91,6 +94,12 @@ class BatchMaker:
         import torch
 
         return torch.empty(shape, dtype=self.dtype, device="meta")
+
+    def image(self, *shape: int) -> torch.Tensor:
+        """Images: nobody knows them, but they are not blank, which some models look for."""
+        made = self.blank(*shape)
+        self.known.give_even(made, 1.0)
+        return made
 
     def _has_text(self) -> bool:
         return "input_ids" in self._accepted or "decoder_input_ids" in self._accepted
@@ -151,7 +160,8 @@ class BatchMaker:
                 found = ask(**inputs)
         except Exception as error:
             raise UnsupportedError(f"{self.name}: {kind}s could not be made for it: {error}") from error
-        found = getattr(found, "pooler_output", found)
+        for key in ("pooler_output", "last_hidden_state"):
+            found = getattr(found, key, None) if getattr(found, key, None) is not None else found
         if isinstance(found, tuple | list):
             found = torch.cat([one.reshape(-1, one.shape[-1]) for one in found])
         self._num_features[kind] = found.numel() // found.shape[-1]

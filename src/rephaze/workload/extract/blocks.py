@@ -23,6 +23,10 @@ MAX_TRACED_PER_SIGNATURE = 3
 _POSITION_NAMES = frozenset({"layer_idx", "layer_id", "layer_number", "layer_index", "block_idx", "idx", "index"})
 
 
+_PLACE_LISTS = ("fullatt_block_indexes", "deepstack_visual_indexes")
+"""Settings of the module around a stack that single out blocks by their place."""
+
+
 @dataclass(frozen=True, slots=True)
 class Stack:
     """A sequence of blocks in a module."""
@@ -72,7 +76,9 @@ def _stacks_below(module: torch.nn.Module, path: str) -> Iterator[Stack]:
     for name, child in module.named_children():
         child_path = f"{path}.{name}" if path else name
         if _is_stack(child):
-            yield _stack(child, child_path)
+            stack = _stack(child, child_path)
+            # What a block does may depend on its place: then none can stand for another.
+            yield uncut((stack,))[0] if any(hasattr(module, key) for key in _PLACE_LISTS) else stack
         else:
             yield from _stacks_below(child, child_path)
 

@@ -53,6 +53,8 @@ def source_from_config(
         try:
             with torch.device("meta"), watching(known):
                 module = model_class._from_config(settings, dtype=numbers)
+                if any(t.device.type != "meta" for t in (*module.parameters(), *module.buffers())):
+                    module = module.to("meta")  # some are made without asking for a device
         except Exception as error:
             raise UnsupportedError(
                 f"{name}: {model_class.__name__} could not be built from this config: {told(error)}"
@@ -124,7 +126,7 @@ def _with_parts(settings: Settings) -> list[Settings]:
 def _sequence_length(settings: Settings, seq_len: int | None, name: str) -> int:
     text = settings.get_text_config() if hasattr(settings, "get_text_config") else settings
     keys = ("max_position_embeddings", "n_positions", "max_target_positions")
-    longest = next((found for key in keys if (found := getattr(text, key, None))), None)
+    longest = next((found for key in keys if (found := getattr(text, key, None)) and found > 0), None)
     if seq_len is None:
         return int(longest or 512)
     # Learned position tables end; rotations do not.

@@ -1,7 +1,7 @@
 """Experts of mixtures whose library code looks at the router's choice: run on equal shares of the tokens instead.
 
-Most mixtures of transformers can be told to use grouped products. The others loop over the experts that were chosen,
-which needs the router's values. Here every expert gets its average share, as grouped products count it anyway.
+Most mixtures of transformers can be told to use grouped products. The others loop over the experts that were
+chosen, which needs the router's values. Here every expert gets its average share, as grouped products count it.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def group_experts(module: torch.nn.Module) -> None:
-    """Let the experts of a module run without looking at the router's values, where the library offers no other way."""
+    """Let experts run without looking at the router's values, where the library offers no way."""
     for part in module.modules():
         forward = _FORWARD_OF.get(type(part).__name__)
         if forward is not None:
@@ -52,14 +52,14 @@ def _grouped(tokens: Tensor, weight: Tensor, ends: Tensor) -> Tensor:
 
 
 def _packed_experts(self: Any, hidden: Tensor, chosen: Tensor, weights: Tensor) -> Tensor:
-    """Experts with gate and up projection in one weight (LongCat); ones that do nothing get their share of tokens."""
+    """Experts with gate and up projection in one weight (LongCat); idle ones get their share of tokens."""
+    import torch
+
     num_real, num_all = self.down_proj.shape[0], self.total_experts
     tokens, order, ends = _sorted_by_expert(hidden, chosen, num_all)
     num_worked = tokens.shape[0] * num_real // num_all
     gate, up = _grouped(tokens[:num_worked], self.gate_up_proj[:num_real].mT, ends[:num_real]).chunk(2, dim=-1)
     made = _grouped(self.act_fn(gate) * up, self.down_proj.mT, ends[:num_real])
-    import torch
-
     return _back_in_place(torch.cat([made, tokens[num_worked:]]), order, weights, hidden)
 
 
@@ -88,7 +88,7 @@ def _separate_experts(self: Any, hidden: Tensor, chosen: Tensor, weights: Tensor
         raise UnsupportedError(
             f"{tokens.shape[0]} tokens do not divide among {num_experts} experts; give a sequence that does"
         )
-    shares = tokens.split(tokens.shape[0] // num_experts)
+    shares = torch.split(tokens, tokens.shape[0] // num_experts)
     made = torch.cat([expert(share) for expert, share in zip(self.values(), shares, strict=True)])
     if weights.shape[-1] != chosen.shape[-1]:
         weights = weights.gather(-1, chosen)

@@ -7,7 +7,13 @@ from typing import Any
 from rephaze.errors import SpecError, UnsupportedError
 from rephaze.types.checks import check_choice, check_count
 from rephaze.types.graph import ModelGraph
-from rephaze.workload.extract.affine import AffineTrace, DifferentOperatorsError, check_against, merge
+from rephaze.workload.extract.affine import (
+    AffineTrace,
+    DifferentOperatorsError,
+    check_against,
+    merge,
+    without_comparisons,
+)
 from rephaze.workload.extract.aten import refuse_unknown
 from rephaze.workload.extract.blocks import Stack, find_stacks, only_traced_blocks, uncut
 from rephaze.workload.extract.config_source import source_from_config
@@ -114,9 +120,10 @@ def _affine_trace_of(
             )
             for microbatch in (*FITTED_MICROBATCHES, CHECKED_MICROBATCH)
         ]
-    merged = merge(traces[0], traces[1])
-    check_against(merged, traces[2])
-    return merged, traces[0]
+    first, second, third = without_comparisons(*traces)
+    merged = merge(first, second)
+    check_against(merged, third)
+    return merged, first
 
 
 def _that_ran(trace: Trace, stacks: tuple[Stack, ...]) -> tuple[Stack, ...]:

@@ -26,6 +26,12 @@ def products_of(op: TracedOp, trace: AffineTrace) -> list[Product]:
     every_output = tuple(range(len(op.outputs)))
     if op.name in ("convolution", "convolution_backward"):
         return _convolution(op, trace)
+    if op.name == "linalg_solve_triangular":
+        *batches, rows, columns = trace.shapes[op.outputs[0]]
+        batch = affine_product(batches)
+        dims = GemmDims(batch=batch, m=rows, n=columns, k=rows, shared_rhs=False)
+        # Half of the matrix is zero.
+        return [Product(dims=dims, num_flops=affine_product((batch, rows, columns, rows)), outputs=every_output)]
     first = 1 if op.name in ("addmm", "baddbmm") else 0
     left, right = op.tensor_at(first), op.tensor_at(first + 1)
     a, b = trace.shapes[left], trace.shapes[right]

@@ -21,9 +21,17 @@ _TOLD_SIZES = ("llava_next", "llava_next_video", "llava_onevision", "mistral3", 
 class Maker(Protocol):
     """What makes tensors here."""
 
-    def numbers(self, shape: tuple[int, ...], value: int | list[int]) -> torch.Tensor: ...
+    def numbers(self, shape: tuple[int, ...], value: int | list[int]) -> torch.Tensor:
+        """Whole numbers with known values."""
+        ...
 
-    def blank(self, *shape: int) -> torch.Tensor: ...
+    def blank(self, *shape: int) -> torch.Tensor:
+        """Numbers nobody knows."""
+        ...
+
+    def image(self, *shape: int) -> torch.Tensor:
+        """Images, which are not all zeros."""
+        ...
 
 
 def is_image_model(module: torch.nn.Module) -> bool:
@@ -45,6 +53,10 @@ def image_inputs(maker: Maker, settings: Settings, accepted: frozenset[str], mic
         return {}
     vision = _vision(settings)
     channels = _first(vision, ("num_channels", "in_channels", "in_chans"), 3)
+    if "spatial_shapes" in accepted:
+        return _patches_with_shapes(maker, vision, channels, microbatch)
+    if "aspect_ratio_ids" in accepted:
+        return _tiles(maker, vision, channels, microbatch)
     if "image_grid_thw" in accepted:
         return _patches_of_any_size(maker, vision, channels, microbatch)
     height, width = _image_size(settings, vision)
@@ -55,7 +67,7 @@ def image_inputs(maker: Maker, settings: Settings, accepted: frozenset[str], mic
     num_frames = _first(vision, ("num_frames",), 0)
     if num_frames and settings.model_type in ("videomae", "vivit", "timesformer", "xclip"):
         shape = (num_frames, *shape)
-    made["pixel_values"] = maker.blank(microbatch, *shape)
+    made["pixel_values"] = maker.image(microbatch, *shape)
     if "bool_masked_pos" in accepted:
         made["bool_masked_pos"] = _masked_patches(maker, settings, vision, microbatch)
     if settings.model_type in _TOLD_SIZES:
@@ -104,6 +116,28 @@ def _patches_of_any_size(maker: Maker, vision: Settings, channels: int, microbat
     return {
         "pixel_values": maker.blank(microbatch * side * side, depth),
         "image_grid_thw": maker.numbers((microbatch, 3), [1, side, side]),
+    }
+
+
+def _patches_with_shapes(maker: Maker, vision: Settings, channels: int, microbatch: int) -> dict[str, Any]:
+    """Images cut into patches already, as many as the model takes at most, with their number down and across."""
+    num_patches, patch = _first(vision, ("num_patches",), 256), _first(vision, ("patch_size",), 16)
+    side = int(num_patches**0.5)
+    return {
+        "pixel_values": maker.blank(microbatch, side * side, channels * patch * patch),
+        "pixel_attention_mask": maker.numbers((microbatch, side * side), 1),
+        "spatial_shapes": maker.numbers((microbatch, 2), [side, side]),
+    }
+
+
+def _tiles(maker: Maker, vision: Settings, channels: int, microbatch: int) -> dict[str, Any]:
+    """One image a sample, in as many tiles as the model takes at most."""
+    height, width = _image_size(vision, vision)
+    tiles = _first(vision, ("max_num_tiles",), 1)
+    return {
+        "pixel_values": maker.image(microbatch, 1, tiles, channels, height, width),
+        "aspect_ratio_ids": maker.numbers((microbatch, 1), 1),
+        "aspect_ratio_mask": maker.numbers((microbatch, 1, tiles), 1),
     }
 
 

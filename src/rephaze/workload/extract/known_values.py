@@ -1,9 +1,9 @@
 """Values that are known though tensors have none: numbers of a made-up batch, positions, masks, sizes of images.
 
-A model on the meta device has shapes only. Some code asks for more: how many image tokens a text holds, how large an
-image is, whether a mask hides anything. All of that follows from the batch and from constants, so the values of those
-are worked out beside the run, storage by storage. What follows from weights is not known, and asking for it is an
-error: an answer would be made up.
+A model on the meta device has shapes only. Some code asks for more: how many image tokens a text holds, how large
+an image is, whether a mask hides anything. All of that follows from the batch and from constants, so the values of
+those are worked out beside the run, storage by storage. What follows from weights is not known, and asking for it
+is an error: an answer would be made up.
 """
 
 from __future__ import annotations
@@ -31,6 +31,9 @@ _RANDOM = frozenset(
 )
 
 
+_OF_EVEN = frozenset({"eq", "ne", "sum"})
+
+
 class KnownValues:
     """The values of storages on the meta device, as far as they are known."""
 
@@ -38,11 +41,18 @@ class KnownValues:
         self._by_storage: dict[int, tuple[torch.Tensor, torch.UntypedStorage]] = {}
         """The tensor is held on to: storages are told apart by address."""
 
+        self._even: dict[int, tuple[torch.Tensor, float]] = {}
+        """Storages with one number everywhere, too large to be written down."""
+
+    def give_even(self, tensor: torch.Tensor, value: float) -> None:
+        """Say that a tensor, however large, holds one number everywhere."""
+        self._even[tensor.untyped_storage()._cdata] = (tensor, value)
+
     def give(self, tensor: torch.Tensor, value: torch.Tensor) -> None:
         """Say what a tensor on the meta device holds."""
         import torch
 
-        storage = torch.UntypedStorage(tensor.untyped_storage().nbytes())
+        storage = torch.UntypedStorage(tensor.untyped_storage().nbytes())  # type: ignore[no-untyped-call]
         self._by_storage[tensor.untyped_storage()._cdata] = (tensor, storage)
         known = self.of(tensor)
         assert known is not None
@@ -75,11 +85,32 @@ class KnownValues:
         if name == "index":
             args = (args[0], self._as_numbers(args[1]))
         if name == "_to_copy" and _leaves_meta(args[0], kwargs):
+            if is_backward:  # the gradient of a number that was on no device of the model
+                return args[0].new_empty(args[0].shape, device=kwargs["device"]), args
             return self._on_known(func, args, kwargs), args
+        if name == "_grouped_mm":
+            return _grouped_mm(func, args, kwargs), args
         before = self._known(args, kwargs)
         out = func(*args, **kwargs)
+        if self._even and name in _OF_EVEN and self._note_even(func, args, out):
+            return out, args
         self._note(func, args, kwargs, before, out, is_backward)
         return out, args
+
+    def _note_even(self, func: OpOverload, args: tuple[Any, ...], out: torch.Tensor) -> bool:
+        """Work out what follows from one number everywhere: an image is not all zeros."""
+        import torch
+
+        source = self._even.get(args[0].untyped_storage()._cdata)
+        if source is None or any(isinstance(value, torch.Tensor) for value in args[1:]):
+            return False
+        number = torch.tensor(source[1], dtype=args[0].dtype, device="cpu")
+        if func._opname == "sum":
+            count = args[0].numel() // max(out.numel(), 1)
+            self.give(out, torch.full(out.shape, number.item() * count, dtype=out.dtype, device="cpu"))
+        else:
+            self.give_even(out, float(func(number, *args[1:])))
+        return True
 
     def _note(
         self,
@@ -160,7 +191,7 @@ class KnownValues:
         known = self._known(args, kwargs)
         if known is None:
             raise UnsupportedError(
-                f"{func._opname.strip('_')} asks for a value that follows from the weights: it has none before training"
+                f"{func._opname.strip('_')} asks for a value that follows from weights: there are none"
             )
         return func(*known[0], **known[1])
 
@@ -183,7 +214,7 @@ class KnownValues:
         known = self.of(mask)
         if known is None:
             raise UnsupportedError("masked_select chooses by a mask that follows from the weights")
-        shape = torch.broadcast_shapes(tensor.shape, mask.shape)
+        shape = torch.broadcast_shapes(tensor.shape, mask.shape)  # type: ignore[no-untyped-call]
         chosen = tensor.new_empty(int(known.expand(shape).sum()))
         values = self.of(tensor)
         if values is not None:
@@ -218,6 +249,22 @@ class KnownValues:
                     self._by_storage.pop(tensor.untyped_storage()._cdata, None)
 
 
+def _grouped_mm(func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> torch.Tensor:
+    """A grouped product of any type of numbers: torch's own rule for shapes takes bfloat16 only."""
+    import torch
+
+    dtype = args[0].dtype
+
+    def stand_in(tensor: torch.Tensor) -> torch.Tensor:
+        return torch.empty_strided(tensor.shape, tensor.stride(), dtype=torch.bfloat16, device="meta")
+
+    if dtype is torch.bfloat16:
+        made: torch.Tensor = func(*args, **kwargs)
+        return made
+    shaped = func(stand_in(args[0]), stand_in(args[1]), *args[2:], **kwargs)
+    return torch.empty_strided(shaped.shape, shaped.stride(), dtype=dtype, device="meta")
+
+
 def _leaves_meta(source: torch.Tensor, kwargs: dict[str, Any]) -> bool:
     device = kwargs.get("device")
     return source.device.type == "meta" and device is not None and device.type != "meta"
@@ -226,10 +273,12 @@ def _leaves_meta(source: torch.Tensor, kwargs: dict[str, Any]) -> bool:
 def value_questions(known: KnownValues) -> dict[Callable[..., Any], Callable[..., Any]]:
     """Functions of torch that ask for values before any operator runs, and what answers them instead."""
     import torch
+    from torch.utils._python_dispatch import _disable_current_modes
     from torch.utils._pytree import tree_map
 
     def ask(tensor: torch.Tensor) -> torch.Tensor:
-        value = known.of(tensor)
+        with _disable_current_modes():  # looking is no operator of the model
+            value = known.of(tensor)
         if value is None:
             raise UnsupportedError("a tensor that follows from the weights is read in Python")
         return value.detach()

@@ -59,7 +59,7 @@ def record_step(
             except Exception as error:
                 raise UnsupportedError(_failure("forward", builder.path, error)) from error
         if training:
-            loss = loss_of(output, microbatch)
+            loss = loss_of(output)
             builder.start_backward()
             with mode:
                 try:
@@ -70,17 +70,17 @@ def record_step(
     return without_dead_views(trace) if folded else trace
 
 
-def loss_of(output: Any, microbatch: int) -> torch.Tensor:
+def loss_of(output: Any) -> torch.Tensor:
     """The scalar to differentiate: ``output.loss``, the first scalar of a tuple, or the sum of the output.
 
-    A model that was given no labels returns several results, such as classes and boxes: all of them are summed, but
-    for comparisons of every sample with every other.
+    A model that was given no labels returns several results, such as classes and boxes: all of them are summed,
+    but for comparisons of every sample with every other.
     """
     import torch
 
     candidates: list[Any] = [getattr(output, "loss", None)]
     if isinstance(output, dict):
-        candidates += output.values()
+        candidates += [value for key, value in output.items() if not key.startswith("logits_per_")]
     elif isinstance(output, tuple | list):
         candidates += output
     else:
@@ -93,13 +93,8 @@ def loss_of(output: Any, microbatch: int) -> torch.Tensor:
     scalars = [t for t in tensors if t.dim() == 0]
     if scalars:
         return scalars[0]
-    if isinstance(output, dict):
-        proportional = [t for t in tensors if t.shape[:2] != (microbatch, microbatch)] or tensors
-        return (
-            torch.stack([t.float().sum() for t in proportional]).sum()
-            if len(proportional) > 1
-            else (proportional[0].float().sum())
-        )
+    if isinstance(output, dict) and len(tensors) > 1:
+        return torch.stack([t.float().sum() for t in tensors]).sum()
     return tensors[0].float().sum()
 
 

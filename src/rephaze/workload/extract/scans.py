@@ -1,8 +1,9 @@
 """Loops over time as one operator each: a recurrence over the sequence is recorded once, not step by step.
 
 Transformers runs selective scans and the like token by token where their kernels are missing: thousands of small
-operators whose number grows with the sequence. What they compute is ``state[t] = gate[t] * state[t-1] + update[t]``,
-here one operator ``rephaze::scan`` with one backward, and products over all tokens at once.
+operators whose number grows with the sequence. What they compute is
+``state[t] = gate[t] * state[t-1] + update[t]``, here one operator ``rephaze::scan`` with one backward, and
+products over all tokens at once.
 """
 
 from __future__ import annotations
@@ -37,11 +38,19 @@ def loops_as_scans(module: torch.nn.Module) -> Iterator[None]:
     for part in {type(child) for child in module.modules()}:
         if part.__name__ == "RecurrentGemmaRglru":
             replace(part, "_rnn_scan", _gated_recurrence)
+    for place in {type(child).__module__ for child in module.modules()}:
+        # Images packed in one sequence: one call for all of them, as for kernels that take lengths.
+        if hasattr(sys.modules.get(place), "get_max_seqlen"):
+            replace(sys.modules[place], "is_flash_attention_requested", _takes_lengths)
     try:
         yield
     finally:
         for holder, name, before in reversed(replaced):
             setattr(holder, name, before)
+
+
+def _takes_lengths(config: Any = None, *_args: Any, **_kwargs: Any) -> bool:
+    return str(getattr(config, "_attn_implementation", "")).startswith("rephaze_")
 
 
 def selective_scan(
@@ -55,7 +64,7 @@ def selective_scan(
     delta_bias: Tensor | None = None,
     delta_softplus: bool = False,
     return_last_state: bool = False,
-    D: Tensor | None = None,  # noqa: N803 - the name the library calls it by
+    D: Tensor | None = None,  # the name the library calls it by
     **_kwargs: Any,
 ) -> Any:
     """Mamba's selective state space (Gu and Dao 2023, algorithm 2), in the library's order of arguments.
@@ -66,6 +75,12 @@ def selective_scan(
         decay: (width, states).
         into: (batch, states, length): how much of a token goes into each state.
         out_of: The same: how much of each state comes out.
+        skip: (width,): how much of a token goes past the states.
+        z: (batch, width, length): gates the result.
+        delta_bias: (width,): added to ``step``.
+        delta_softplus: Put ``step`` through a softplus.
+        return_last_state: Return the last state, too.
+        D: Another name of ``skip``.
     """
     import torch
     from torch.nn import functional
@@ -97,7 +112,10 @@ def decayed_average(
     state: Any = None,
     return_state: bool = False,  # noqa: ARG001 - part of the library's signature
 ) -> tuple[Tensor, Any]:
-    """RWKV's average of values, weights decaying with time (Peng and others 2023, equation 16); all (batch, length, width)."""
+    """RWKV's average of values under decaying weights (Peng and others 2023, equation 16).
+
+    Keys and values are (batch, length, width).
+    """
     import torch
 
     decay = -torch.exp(time_decay)
@@ -113,9 +131,12 @@ def decayed_average(
 
 
 def _gated_recurrence(
-    _self: Any, hidden_states: Tensor, recurrent_gate: Tensor, reset: Tensor, _before: Any, acc_dtype: torch.dtype
+    _self: Any, hidden_states: Tensor, recurrent_gate: Tensor, reset: Tensor, **kwargs: Any
 ) -> tuple[Tensor, Tensor]:
     """The real-gated linear recurrence of Griffin (De and others 2024); all (batch, length, width)."""
+    import torch
+
+    acc_dtype = kwargs.get("acc_dtype", torch.float32)
     gate = (recurrent_gate * ~reset).type(acc_dtype)
     states = scan(gate, hidden_states.type(acc_dtype), 1)
     return states.type(hidden_states.dtype), states[:, -1]
@@ -137,7 +158,7 @@ def _scan_operator() -> Callable[..., Any]:
     library.define("scan_backward(Tensor grad, Tensor gate, Tensor states, int dim) -> (Tensor, Tensor)")
 
     def forward_meta(gate: Tensor, update: Tensor, _dim: int) -> Tensor:
-        return update.new_empty(torch.broadcast_shapes(gate.shape, update.shape))
+        return update.new_empty(torch.broadcast_shapes(gate.shape, update.shape))  # type: ignore[no-untyped-call]
 
     def backward_meta(grad: Tensor, gate: Tensor, _states: Tensor, _dim: int) -> tuple[Tensor, Tensor]:
         return grad.new_empty(gate.shape, dtype=gate.dtype), grad.new_empty(grad.shape)

@@ -24,11 +24,11 @@ def sound_inputs(maker: Maker, settings: Settings, accepted: frozenset[str], mic
         else:
             made["input_values"] = maker.blank(microbatch, _NUM_WAVE_SAMPLES)
     if "input_features" in accepted:
-        made["input_features"] = _features(maker, settings, sound, microbatch)
+        made["input_features"] = _features(maker, sound, microbatch)
     return made
 
 
-def _features(maker: Maker, settings: Settings, sound: Settings, microbatch: int) -> Any:
+def _features(maker: Maker, sound: Settings, microbatch: int) -> Any:
     positions = getattr(sound, "max_source_positions", None)
     bins = getattr(sound, "num_mel_bins", None)
     is_whisper = positions and bins and not hasattr(sound, "conv_kernel_sizes")

@@ -31,7 +31,7 @@ class Source:
     known: KnownValues = field(default_factory=KnownValues)
     """Values of the batch and of constants."""
     makes_constants_by_sample: bool = False
-    """Whether constants are made sample by sample (the positions of patches in images): they are taken as given."""
+    """Whether constants are made sample by sample, such as positions of patches: they are taken as given."""
 
 
 def require_torch(needs_transformers: bool = True) -> None:

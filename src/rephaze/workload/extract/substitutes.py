@@ -70,7 +70,8 @@ def _joined_again() -> dict[Callable[..., Any], Callable[..., Any]]:
                 return source, drops_axis
         return None
 
-    def cat(tensors: Any, dim: int = 0, **kwargs: Any) -> Any:
+    def cat(tensors: Any, dim: int = 0, *, axis: int | None = None, **kwargs: Any) -> Any:
+        dim = dim if axis is None else axis
         found = source_of(tensors) if dim == 0 and isinstance(tensors, tuple | list) else None
         if found is None:
             return torch.cat(tensors, dim=dim, **kwargs)

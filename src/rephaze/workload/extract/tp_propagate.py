@@ -25,6 +25,7 @@ Rule = Callable[[ShardingState, TracedOp], None]
 _RULE_OF_NAME: dict[str, Rule] = {
     "convolution": tp_matmul.require_replicated,
     "convolution_backward": tp_matmul.require_replicated,
+    "linalg_solve_triangular": tp_matmul.require_replicated,
     "embedding": tp_vocabulary.embedding,
     "embedding_dense_backward": tp_vocabulary.embedding_backward,
     **dict.fromkeys(tp_vocabulary.LOSS_OPERATORS, tp_vocabulary.loss),

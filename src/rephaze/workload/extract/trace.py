@@ -10,7 +10,6 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from math import prod
 
-
 _CUTS = frozenset({"unbind", "split", "split_with_sizes", "select", "slice"})
 """Views that take a tensor apart."""
 

@@ -1,0 +1,58 @@
+"""docs/limits.md tells the limits that are enforced."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from rephaze.api import models, problem_files
+from rephaze.hardware import design_csv, ranges, scenarios
+from rephaze.types import files, plain_data, quantities, space
+from rephaze.units import MIB
+
+ROWS = [
+    [cell.strip() for cell in line.split("|")[1:3]]
+    for line in (Path(__file__).parents[2] / "docs" / "limits.md").read_text("utf-8").splitlines()
+    if line.startswith("| ") and not line.startswith("| what")
+]
+
+
+@pytest.mark.parametrize(
+    ("what", "limits"),
+    [
+        ("a file", [files.MAX_FILE_BYTES // MIB]),
+        ("a TOML file", [files.MAX_TOML_BYTES // MIB]),
+        ("lists and objects", [plain_data.MAX_DEPTH]),
+        ("a whole number", [plain_data.MAX_WHOLE]),
+        ("a key", [plain_data.MAX_KEY_CHARS, plain_data.MAX_TEXT_CHARS, 500]),
+        ("bytes and bytes", [quantities.MAX_BYTES]),
+        ("seconds", [quantities.MAX_SECONDS]),
+        ("problems", [problem_files.MAX_PROBLEMS]),
+        ("rows", [design_csv.MAX_ROWS]),
+        ("layers", [quantities.MAX_LAYERS]),
+        ("edges between layers", [quantities.MAX_LINKS]),
+        ("graphs", [quantities.MAX_CUTS]),
+        ("operators", [quantities.MAX_OPS, quantities.MAX_OP_EDGES]),
+        ("microbatch sizes", [scenarios.MAX_CHOICES, 2**20]),
+        ("values of a range", [ranges.MOST_VALUES]),
+        ("grid points", [space.MOST_POINTS]),
+        (
+            "tensor cores",
+            [
+                space.MOST_OF[name]
+                for name in (
+                    "num_tensor_cores",
+                    "tensor_width",
+                    "num_vector_cores",
+                    "vector_lanes",
+                    "num_hbm_stacks",
+                )
+            ],
+        ),
+        ("tensor-parallel", [models.MAX_COUNT]),
+    ],
+)
+def test_the_page_has_the_limit(what, limits):
+    [told] = [limit for row, limit in ROWS if row.startswith(what)]
+    found = re.findall(r"2\^\d+|\d[\d,]*(?:e\d+)?", told)
+    assert [float(2 ** int(n[2:]) if n.startswith("2^") else n.replace(",", "")) for n in found] == limits

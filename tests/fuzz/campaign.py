@@ -1,0 +1,121 @@
+"""Case after case from one seed: what went wrong, told once for each kind."""
+
+import os
+import random
+import re
+import shutil
+import tempfile
+import time
+from collections import Counter
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from tests.fuzz.cases import Case, draw, write_sources
+from tests.fuzz.harness import Outcome, call
+
+DEADLINE_S = 60.0
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Finding:
+    """One case that ended as none may."""
+
+    kind: str
+    seed: str
+    case: Case
+    detail: str
+
+    def __str__(self) -> str:
+        called = " ".join(map(repr, self.case.args))
+        return f"{self.kind}\n  seed {self.seed}\n  rephaze {called}\n  {self.case.how}\n{self.detail}"
+
+
+@dataclass(slots=True)
+class Tally:
+    """Of a campaign."""
+
+    num_cases: int = 0
+    codes: Counter[int] = field(default_factory=Counter)
+    findings: list[Finding] = field(default_factory=list)
+    slowest_s: float = 0.0
+
+
+def run_cases(
+    seed: int, num_cases: int, *, first: int = 0, run: Path | None = None, until: float = float("inf")
+) -> Tally:
+    """So many cases, or as many as there is time for; the same for the same seed.
+
+    Args:
+        seed: Decides every case, together with its number.
+        num_cases: How many.
+        first: Number of the first of them.
+        run: A recorded run to break copies of.
+        until: When to stop, in ``time.monotonic`` seconds.
+    """
+    tally = Tally()
+    before = Path.cwd()
+    with tempfile.TemporaryDirectory(prefix="rephaze-fuzz-") as root:
+        sound = Path(root) / "sound"
+        sound.mkdir()
+        write_sources(sound, run)
+        try:
+            for number in range(first, first + num_cases):
+                if time.monotonic() > until:
+                    break
+                folder = Path(root) / "case"
+                shutil.rmtree(folder, ignore_errors=True)
+                shutil.copytree(sound, folder)
+                os.chdir(folder)
+                _run_one(f"{seed}:{number}", folder, run is not None, tally)
+        finally:
+            os.chdir(before)
+    return tally
+
+
+def _run_one(seed: str, folder: Path, has_run: bool, tally: Tally) -> None:
+    case = draw(random.Random(seed), folder, has_run)
+    held = _contents(folder)
+    began = time.monotonic()
+    found = call(case.args, DEADLINE_S)
+    tally.slowest_s = max(tally.slowest_s, time.monotonic() - began)
+    tally.num_cases += 1
+    tally.codes[found.code] += 1
+    for kind, detail in _wrong(case, found, held, _contents(folder)):
+        tally.findings.append(Finding(kind=kind, seed=seed, case=case, detail=detail))
+
+
+def _wrong(case: Case, found: Outcome, before: dict[str, bytes], after: dict[str, bytes]) -> list[tuple[str, str]]:
+    if found.is_late:
+        return [(f"hang: {case.args[0]}", found.trace[-1500:])]
+    if found.trace:
+        return [(f"traceback: {_place(found.trace)}", found.trace[-1500:])]
+    wrong = []
+    if found.code not in range(5):
+        wrong.append((f"exit code {found.code}", found.err[-300:]))
+    for name, text in (("stdout", found.out), ("stderr", found.err)):
+        raw = re.search(r"[^\n]", "".join(c for c in text if not c.isprintable() and c != "\n"))
+        if raw:
+            wrong.append((f"raw {raw.group()!a} on {name}: {case.args[0]}", text[:300]))
+    if found.code == 0 and case.is_nonsense:
+        wrong.append(
+            (f"nonsense answered: {case.args[0]}, {re.sub(r'[0-9]+', 'N', case.how)[:60]}", found.out[:300])
+        )
+    if found.code in (1, 2) and not found.err.strip() and "--json" not in case.args:
+        wrong.append((f"no word on an error: {case.args[0]}", found.out[-300:]))
+    if len(found.err.strip().splitlines()) > 3:
+        wrong.append((f"an error of many lines: {case.args[0]}", found.err[-600:]))
+    for name, content in before.items():
+        if after.get(name) != content and Path(name).parts[0] not in case.changes:
+            wrong.append((f"input changed: {name}", f"{len(content)} bytes before"))
+    return wrong
+
+
+def _place(trace: str) -> str:
+    frames = re.findall(r'File "[^"]*rephaze/([^"]+)", line (\d+), in (\w+)', trace)
+    return f"{trace.strip().splitlines()[-1][:100]} at {':'.join(frames[-1][:2]) if frames else '?'}"
+
+
+def _contents(folder: Path) -> dict[str, bytes]:
+    return {
+        str(path.relative_to(folder)): path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()
+    }

@@ -1,0 +1,207 @@
+"""Sound inputs of every format, small enough that a command answers them at once; what the fuzzer breaks."""
+
+import copy
+import gzip
+import json
+import tomllib
+from collections.abc import Callable
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+DATA = Path(__file__).parents[1] / "data"
+
+SCHEDULE = {
+    "format": "rephaze.schedule-problem/1",
+    "num_tensor_cores": 2,
+    "num_vector_cores": 2,
+    "ops": [
+        {"name": "a", "core": "tensor", "one_core_cycles": 10, "all_cores_cycles": 6, "one_core_hbm_share": 0.4},
+        {"name": "b", "core": "vector", "one_core_cycles": 5, "all_cores_cycles": 3, "all_cores_j": 1e-6},
+        {
+            "name": "c",
+            "core": "fused",
+            "one_core_cycles": None,
+            "all_cores_cycles": 7,
+            "further": [{"mode": "all_cores", "cycles": 9, "hbm_share": 0.1}],
+        },
+        {"name": "d", "core": "link", "one_core_cycles": 4, "all_cores_cycles": 4},
+    ],
+    "edges": [["a", "b"], ["a", "c"], ["c", "d"]],
+    "all_cores_excludes": "engine",
+}
+
+GEMM = {
+    "format": "rephaze.gemm-problem/1",
+    "cost_model": "default",
+    "batch": 2,
+    "rows_n": 64,
+    "features_k": 48,
+    "reduction_c": 96,
+    "num_tensor_cores": 2,
+    "width": 16,
+    "depth": 16,
+    "scratchpad_words": 4096,
+    "global_buffer_words": 65536,
+    "pj_per_access": {"register": 0.5, "scratchpad": 1.0, "global_buffer": 2.0, "dram": 100.0},
+    "hbm_bytes_per_cycle": 512.0,
+}
+
+PROBLEM_1 = {
+    "format": "rephaze.placement-problem/1",
+    "cost_model": "1f1b",
+    "cluster": {
+        "num_devices": 4,
+        "device_memory_bytes": 1e9,
+        "levels": [
+            {"num_devices": 2, "bytes_per_s": 1e10},
+            {"num_devices": 4, "bytes_per_s": 1e9, "latency_s": 1e-6},
+        ],
+        "hbm_bytes_per_s": 1e12,
+    },
+    "training": {"global_batch": 8, "optimizer": "adam", "precision": "mixed", "recompute": "auto"},
+    "graphs": [
+        {
+            "tp": tp,
+            "microbatch": 1,
+            "layers": [
+                {
+                    "name": f"l{at}",
+                    "param_bytes": 1e6 / tp,
+                    "activation_bytes": 1e5,
+                    "forward_s": 1e-3,
+                    "backward_s": 2e-3,
+                    "tensor_parallel": tp > 1,
+                    "working_bytes": 1e4,
+                }
+                for at in range(3)
+            ],
+            "edges": [{"src": "l0", "dst": "l1", "bytes": 1e4}, {"src": "l1", "dst": "l2", "bytes": 1e4}],
+            "tied": [{"layers": ["l0", "l2"], "param_bytes": 1e5}],
+        }
+        for tp in (1, 2)
+    ],
+}
+
+PROBLEM_2 = {
+    "format": "rephaze.placement-problem/2",
+    "cost_model": "full",
+    "cluster": {
+        "num_devices": 4,
+        "device_memory_bytes": 1e9,
+        "hbm_bytes_per_s": 1e12,
+        "levels": [{"num_devices": 4, "bytes_per_s": 1e9, "latency_s": 1e-6}],
+    },
+    "training": {"global_batch": 8, "optimizer": "adam", "precision": "bf16"},
+    "options": {
+        "sharding": ["none", "weights"],
+        "schedule": ["1f1b"],
+        "order": ["dp-outer"],
+        "overlap": True,
+        "family": "any",
+    },
+    "graphs": [
+        {
+            "tp": 1,
+            "microbatch": 1,
+            "layers": [
+                {
+                    "name": f"l{at}",
+                    "param_bytes": 1e6,
+                    "forward_s": 1e-3,
+                    "backward_s": 2e-3,
+                    "keep": [{"bytes": 1e5, "replay_s": 0.0}, {"bytes": 1e4, "replay_s": 1e-3}],
+                    "block": at == 1,
+                }
+                for at in range(3)
+            ],
+            "edges": [{"src": "l0", "dst": "l1", "bytes": 1e4}, {"src": "l1", "dst": "l2", "bytes": 1e4}],
+        }
+    ],
+}
+
+PLAN_1 = {
+    "format": "rephaze.placement-plan/1",
+    "problem": PROBLEM_1,
+    "plan": {
+        "tp": 1,
+        "dp": 2,
+        "microbatch": 1,
+        "stages": [{"layers": ["l0", "l1"], "recompute": "none"}, {"layers": ["l2"], "recompute": "stage"}],
+    },
+}
+
+PLAN_2 = {
+    "format": "rephaze.placement-plan/2",
+    "problem": PROBLEM_2,
+    "plan": {
+        "tp": 1,
+        "dp": 2,
+        "sharding": "weights",
+        "stages": [{"layers": ["l0", "l1"], "keep": 0}, {"layers": ["l2"]}],
+    },
+}
+
+CHIP = {"base": "tpuv4", "name": "mine", "num_tensor_cores": 4, "hbm_bytes_per_s": 1.2e12, "clock_hz": 1.0e9}
+
+SYSTEM = {
+    "system": {"clock_hz": [1.0e9], "hbm": ["hbm2e"], "hbm_layers": [8], "node_size": [8], "num_chips": [64]},
+    "budget": {"power_w": 1e6, "usd": 1e8},
+}
+
+_FEW = {
+    "num_tensor_cores": [4, 8],
+    "tensor_width": [128],
+    "tensor_depth": [128],
+    "num_vector_cores": [2],
+    "vector_lanes": [1024],
+    "global_buffer_mib": {"from": 16, "to": 32, "step": 16},
+    "num_hbm_stacks": [2],
+}
+
+RUN_FILE = {
+    "scenario": "coarse",
+    "attention": "fused",
+    "search": {"models": ["graph.json"], "objective": "throughput", "seed": 1, "weights": [1.0]},
+    "space": _FEW | {"area_limit_um2": 3.0e8, "constraints": ["num_macs <= 131072"]},
+    "cluster": {"num_devices": 4},
+    "training": {"global_batch": 8, "microbatches": [1], "tp_degrees": [1]},
+}
+
+DESIGNS = """num_tensor_cores,num_vector_cores,width,depth,global_buffer_bytes,vector_lanes,num_hbm_stacks
+4,2,128,128,8388608,2048,2
+8,2,64,128,16777216,1024,4
+"""
+
+
+def scenario() -> dict[str, Any]:
+    """A scenario that ships, with a space of a few chips."""
+    text = files("rephaze.hardware").joinpath("data", "scenarios", "coarse.toml").read_text("utf-8")
+    found = tomllib.loads(text)
+    found["space"] |= copy.deepcopy(_FEW)
+    found["cluster"] = {"num_devices": 4, "levels": [{"num_devices": 4, "bytes_per_s": 1e11}]}
+    found["training"] |= {"global_batch": 8, "microbatches": [1], "tp_degrees": [1]}
+    return found
+
+
+def graph() -> dict[str, Any]:
+    """A tiny model, with one layer of each kind."""
+    return json.loads(gzip.decompress((DATA / "tiny-gpt-fused.json.gz").read_bytes()))
+
+
+SOURCES: dict[str, Callable[[], Any]] = {
+    "schedule.json": lambda: SCHEDULE,
+    "gemm.json": lambda: GEMM,
+    "problem1.json": lambda: PROBLEM_1,
+    "problem2.json": lambda: PROBLEM_2,
+    "plan1.json": lambda: PLAN_1,
+    "plan2.json": lambda: PLAN_2,
+    "graph.json": graph,
+    "chip.toml": lambda: CHIP,
+    "chip.json": lambda: CHIP,
+    "system.toml": lambda: SYSTEM,
+    "run.toml": lambda: RUN_FILE,
+    "scenario.toml": scenario,
+    "designs.csv": lambda: DESIGNS,
+}
+"""Sound content by file name."""
