@@ -37,9 +37,9 @@ def expected_body(expected: Mapping[str, ExpectedError | None]) -> str:
         else [
             model,
             f"{near.num_rows:,}, chips of family {near.family}",
-            f"{near.measured_over_ideal:.2f}",
-            f"{near.measured_over_ideal_low:.2f} to {near.measured_over_ideal_high:.2f}",
-            f"{near.calibrated_error:.0%}",
+            f"{near.measured_over_ideal_ratio:.2f}",
+            f"{near.measured_over_ideal_low_ratio:.2f} to {near.measured_over_ideal_high_ratio:.2f}",
+            f"{near.calibrated_error_share:.0%}",
             ", ".join(near.sources),
         ]
         for model, near in expected.items()

@@ -300,8 +300,8 @@ def test_the_reason_is_the_difference_by_cause(make_records):
 
 def test_measured_runs_near_a_plan_are_told(make_records):
     near = ExpectedError(
-        num_rows=35, family="tpu", sources=("<runs>",), measured_over_ideal_low=1.2, measured_over_ideal=1.5,
-        measured_over_ideal_high=1.9, calibrated_error=0.08,
+        num_rows=35, family="tpu", sources=("<runs>",), measured_over_ideal_low_ratio=1.2,
+        measured_over_ideal_ratio=1.5, measured_over_ideal_high_ratio=1.9, calibrated_error_share=0.08,
     )  # fmt: skip
     body = section(replace(make_records(), expected={"plain": near, "other": None}), "Expected error")
     cells = "<td class=text>35, chips of family tpu</td><td>1.50</td><td>1.20 to 1.90</td><td>8%</td>"
