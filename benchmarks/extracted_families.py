@@ -331,12 +331,12 @@ def table_of(groups: dict[str, list[str]], found: dict[str, Found]) -> str:
         lines.append(f"| **{name}** | | | | |")
         lines += [row_of(found[kind]) for kind in group if kind in found and found[kind]["status"] == "extracted"]
     lines += ["", "Refused, or not within that:", ""]
-    lines += [f"- `{one['kind']}`: {reason(one)}" for one in rows if one["status"] != "extracted"]
+    lines += [f"- {one['kind']}: {reason(one)}" for one in rows if one["status"] != "extracted"]
     return "\n".join(lines) + "\n"
 
 
 def row_of(found: Found) -> str:
-    cells = [f"`{found['kind']}`", f"{found['num_parameters']:,}"]
+    cells = [found["kind"], f"{found['num_parameters']:,}"]
     cells += [percent(share(found, what)) + plain_note(found, what) for what in ("forward", "backward")]
     hooked = found["hooked_bytes"]
     cells.append(percent(found["saved_bytes"] / hooked - 1) if hooked else "none")
@@ -358,7 +358,7 @@ def reason(found: Found) -> str:
         text = f"forward {percent(share(found, 'forward'))}, backward {percent(share(found, 'backward'))}"
         missing = found["num_parameters_of_layers"] - found["num_parameters"]
         return text + (f", parameters of layers {missing:+,}" if missing else "")
-    return found.get("why", found["status"]).strip().splitlines()[-1]
+    return found.get("why", found["status"]).strip().splitlines()[-1].replace("`", "").replace("<", "&lt;")
 
 
 if __name__ == "__main__":

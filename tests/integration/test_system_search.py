@@ -2,15 +2,11 @@
 
 import csv
 import json
-import shutil
-import sqlite3
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
-
-from rephaze.store.run_store import RunStore
 
 DATA = Path(__file__).parents[1] / "data"
 REPHAZE = (sys.executable, "-c", "from rephaze.cli.main import run; run()")
@@ -122,17 +118,6 @@ def test_sensitivity_knows_budgets(folder):
     assert done.returncode == 0, done.stderr
     less, more = json.loads(done.stdout)["changes"]
     assert less["gain_factor"] <= 1 <= more["gain_factor"]
-
-
-def test_a_run_of_the_format_before_is_brought_up_to_date(answer, folder):
-    old = folder / "old"
-    shutil.copytree(folder / "run", old)
-    with sqlite3.connect(old / "run.db") as database:
-        database.execute("DROP TABLE systems")
-        database.execute("PRAGMA user_version = 3")
-    with RunStore.read(old) as store:
-        assert store.systems() == ()
-        assert store.result().objective == answer["objective"]
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,9 @@ from rephaze.store.schema import DB_NAME
 
 
 def opened(folder: Path):
-    return closing(sqlite3.connect(folder / DB_NAME, isolation_level=None))
+    connection = sqlite3.connect(folder / DB_NAME, isolation_level=None)
+    connection.text_factory = lambda content: content.decode("utf-8", "surrogateescape")
+    return closing(connection)
 
 
 def columns_of(folder: Path) -> dict[str, list[str]]:

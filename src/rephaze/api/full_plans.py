@@ -52,6 +52,8 @@ class FullAnswer(Shown):
     """The best plan under the choices asked about, set beside the best of all."""
     is_judged: bool = False
     """It was set beside measured runs."""
+    nothing_near: str = NOTHING_NEAR
+    """What to say of a judged plan that no run is near to."""
     expected: ExpectedError | None = None
     """What measured runs near the plan say of its price; None of a judged plan: none is near."""
     stability: Stability | None = None
@@ -122,7 +124,7 @@ class FullAnswer(Shown):
             if self.replay_note:
                 answer["replay_note"] = self.replay_note
         if self.is_judged:
-            answer["expected_error"] = NOTHING_NEAR if self.expected is None else asdict(self.expected)
+            answer["expected_error"] = self.nothing_near if self.expected is None else asdict(self.expected)
         if self.stability is not None:
             answer["stability"] = asdict(self.stability)
         if self.timeline is not None:
@@ -195,8 +197,8 @@ def evaluate_full_plan(label: str, data: dict[str, Any], *, timeline: bool) -> F
     from rephaze.place.full.problem_file import parse_full_plan
 
     problem, _, plan = parse_full_plan(data)
-    # A file names no chip, so no measured run can be said to be near.
-    return replace(evaluated_full(label, problem, plan, timeline=timeline), is_judged=True)
+    found = evaluated_full(label, problem, plan, timeline=timeline)
+    return replace(found, is_judged=True, nothing_near=f"{NOTHING_NEAR}: a file names no chip")
 
 
 def evaluated_full(label: str, problem: FullProblem, plan: FullPlan, *, timeline: bool) -> FullAnswer:

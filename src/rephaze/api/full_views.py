@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from rephaze.api.expected_errors import expected_sentence
 from rephaze.api.present import Block, TextTable
 from rephaze.types.full import DeviceMemory, FullGraph, FullLimits, FullPlan, FullPrice, TimeCauses
 from rephaze.units import GIB, S_PER_MS
@@ -40,7 +39,8 @@ def judged_sentences(found: FullAnswer) -> list[str]:
     """What measured runs say of the price and of the choice, if it was set beside them."""
     if not found.is_judged:
         return []
-    said = [f"expected: {expected_sentence(found.expected)}"]
+    near = found.nothing_near if found.expected is None else found.expected.sentence()
+    said = [f"expected: {near}"]
     return said + ([found.stability.sentence()] if found.stability is not None else [])
 
 

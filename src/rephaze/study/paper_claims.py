@@ -30,7 +30,8 @@ def published_claims() -> PaperClaims:
     """What the paper reports."""
     text = files("rephaze.study").joinpath("data", "published_paper.toml").read_text("utf-8")
     data = tomllib.loads(text)
-    return PaperClaims(**(data | {"models": tuple(data["models"])}))
+    memory = {"hbm_bytes": int(data.pop("hbm_gib")) * GIB}
+    return PaperClaims(**(data | memory | {"models": tuple(data["models"])}))
 
 
 def reproduce_paper(
@@ -61,7 +62,7 @@ def reproduce_paper(
     for position, setting in enumerate(settings):
         # The last setting may take whatever is left; those before it end long before their part is used up.
         share = 1.0 / (len(settings) - position)
-        found.append(runs.findings(setting, setting.models or asked, share, int(claims.hbm_gib * GIB)))
+        found.append(runs.findings(setting, setting.models or asked, share, claims.hbm_bytes))
     return PaperReproduction(
         claims=claims,
         settings=tuple(found),
@@ -124,11 +125,11 @@ def _memory_check(found: SettingFindings, plans: Sequence[ModelPlan], claims: Pa
     lost, told = 0.0, f"at most {largest_gib:g} GiB"
     if found.with_published_memory is not None:
         lost = max(0.0, 1.0 - 1.0 / max(gains(found.with_published_memory, found.common.plans)))
-        told += f"; with {claims.hbm_gib:g} GiB no model loses more than {lost:.1%} on the common chip"
-    suffices = largest_gib <= claims.hbm_gib or found.with_published_memory is not None
+        told += f"; with {claims.hbm_bytes / GIB:g} GiB no model loses more than {lost:.1%} on the common chip"
+    suffices = largest_gib <= claims.hbm_bytes / GIB or found.with_published_memory is not None
     return ClaimCheck(
         claim="memory suffices",
-        published=f"{claims.hbm_gib:g} GB or less",
+        published=f"{claims.hbm_bytes / GIB:g} GB or less",
         found=told,
         holds=suffices and lost <= MEMORY_LOSS,
     )

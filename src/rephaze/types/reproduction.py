@@ -19,7 +19,7 @@ class PaperClaims:
     """Of the common chip over TPUv4 with the expert's plans, averaged over the models."""
     area_fraction: float
     """Searched chips use more of the area limit."""
-    hbm_gib: float
+    hbm_bytes: int
     """Searched chips need no more memory."""
 
 

@@ -401,6 +401,13 @@ def test_a_run_of_the_first_format_can_be_annotated(folder, settings, versions, 
         assert len(opened.known_chips()) == 1
 
 
+def test_a_run_from_before_systems_opens_without_any(folder, settings, versions):
+    RunStore.create(folder, settings, versions).close()
+    as_format(folder, 3)
+    with RunStore.read(folder) as opened:
+        assert opened.systems() == ()
+
+
 def test_parts_are_kept_by_name_until_another_answer_comes(store, make_evaluation, result):
     found, other = known("tpuv4", make_evaluation(1).plans[0]), known("h100", make_evaluation(2).plans[0])
     store.record_result(result)

@@ -42,7 +42,7 @@ def kept(tmp_path_factory):
 
 def test_what_was_published_is_in_figures():
     claims = published_claims()
-    assert (claims.mean_gain_factor, claims.area_fraction, claims.hbm_gib) == (2.9, 0.91, 64)
+    assert (claims.mean_gain_factor, claims.area_fraction, claims.hbm_bytes) == (2.9, 0.91, 64 * 2**30)
     assert len(claims.models) == 9
     assert claims.source
 
@@ -107,7 +107,7 @@ def test_verdicts_follow_the_figures(kept):
         return next(check.holds for check in checked_claims(setting, claims) if claim in check.claim)
 
     assert verdict("memory suffices")
-    assert not verdict("memory suffices", claims=replace(claims, hbm_gib=1))
+    assert not verdict("memory suffices", claims=replace(claims, hbm_bytes=2**30))
     assert verdict("area limit", claims=replace(claims, area_fraction=0.0))
     assert not verdict("area limit", claims=replace(claims, area_fraction=1.0))
     assert verdict("with expert plans, mean", claims=replace(claims, mean_gain_factor=0.1))

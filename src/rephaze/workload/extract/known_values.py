@@ -294,8 +294,8 @@ def value_questions(known: KnownValues) -> dict[Callable[..., Any], Callable[...
         made: torch.Tensor = torch.tensor(data, **kwargs)
         if made.device.type == "meta":
             kwargs = {key: value for key, value in kwargs.items() if key != "requires_grad"}
-            value = torch.tensor(data, **{**kwargs, "device": "cpu"})
-            known.give(made, value)
+            with _disable_current_modes():
+                known.give(made, torch.tensor(data, **{**kwargs, "device": "cpu"}))
         return made
 
     return {torch.Tensor.tolist: tolist, torch.Tensor.numpy: numpy, torch.tensor: tensor}
