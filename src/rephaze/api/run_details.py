@@ -93,7 +93,7 @@ def complete_details(
         details = _with_winner(settings, result, details, stop)
         found[RunPart.WINNER] = details.winner
     if comparable:
-        if details.fields is None:
+        if details.fields is None or (budget_s and _lacks_steps(details.fields)):
             details = _with_fields(run, details, FIELD_STEPS_S if budget_s else LATER_S, stop)
             found[RunPart.FIELDS] = details.fields
         before = details.baselines
@@ -126,6 +126,16 @@ def _is_lacking(held: RunDetails, known: Sequence[ChipAnswer]) -> bool:
         or held.points is None
         or set(held.points.known_names) != {one.chip.name for one in known}
         or (held.comparison is not None and not _has_all(held.baselines, held.comparison))
+    )
+
+
+def _lacks_steps(reaches: FieldReaches) -> bool:
+    """Whether time was too short to measure a step along every field."""
+    return any(
+        one.changed[at] is None
+        for one in reaches.fields
+        for at in (one.position - 1, one.position + 1)
+        if 0 <= at < len(one.changed)
     )
 
 
