@@ -5,12 +5,17 @@ BIN := $(VENV)/bin
 # Pins for repeatable runs; `pip install rephaze` itself needs only the ranges in pyproject.toml.
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
-.PHONY: search test lint unit test-pythons hooks bench attack attack-mutations clean fuzz
+.PHONY: search docs test lint unit test-pythons hooks bench attack attack-mutations soak tampering fuzz clean
 
 # Ends with the chip, the plan, the certificate and the path of the report; each time a new run.
 search: $(VENV)/.core
 	rm -rf runs/gpt2-xl
 	$(BIN)/rephaze search gpt2-xl --out runs/gpt2-xl
+
+# The site in build/site: offline, warnings are errors, the tutorial is run.
+docs: $(VENV)/.test
+	$(BIN)/python docs/make_pages.py
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict -f build/mkdocs.yml
 
 test: lint unit
 
@@ -33,7 +38,7 @@ test-pythons:
 	  echo "$$python: unit tests in $$folder"; tested=yes; \
 	  { test -x $$folder/bin/python || $$python -m venv $$folder; } && \
 	  $$folder/bin/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt \
-	    --editable '.[test,extract,dask,parquet]' && \
+	    --editable '.[test,extract,dask,parquet,serve,docs]' && \
 	  $$folder/bin/pytest tests/unit -q -n 2 || failed="$$failed $$python"; \
 	done; test -n "$$tested" || { echo "no Python to test on"; exit 1; }; \
 	test -z "$$failed" || { echo "failed on:$$failed"; exit 1; }
@@ -60,6 +65,15 @@ FUZZ_MINUTES ?= 60
 fuzz: $(VENV)/.test
 	$(BIN)/python -m tests.fuzz --minutes $(FUZZ_MINUTES)
 
+# Searches killed, stopped, out of disk, with a second writer: all must end as undisturbed ones. Last lines: soak-summary.txt.
+SOAK_MINUTES ?= 60
+soak: $(VENV)/.test
+	$(BIN)/python -m tests.soak --minutes $(SOAK_MINUTES)
+
+# Tampers recorded runs in every way there is, and writes what told it into docs/verify.md.
+tampering: $(VENV)/.test
+	$(BIN)/python -m tests.tampering
+
 $(BIN)/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 	  { echo "rephaze needs Python 3.11 or newer; say which one with: make PYTHON=python3.11"; exit 1; }
@@ -73,7 +87,7 @@ $(VENV)/.core: $(BIN)/python pyproject.toml constraints.txt
 
 $(VENV)/.test: $(BIN)/python pyproject.toml constraints.txt
 	@echo "Installing rephaze and its test tools into $(VENV) (a few minutes the first time)"
-	$(PIP) --editable '.[test,extract,dask,parquet]'
+	$(PIP) --editable '.[test,extract,dask,parquet,serve,docs]'
 	@touch $@ $(VENV)/.core
 
 clean:

@@ -28,7 +28,7 @@ from typing import Any
 
 import rephaze
 from growth_text import page
-from rephaze.search.workers.warmup import WARM_UPS
+from rephaze.search.workers.warmup import warm_all
 from rephaze.types.graph import LayerEdge, ModelGraph
 from rephaze.types.scenario import Scenario
 from rephaze.workload.graph_file import write_graph
@@ -91,8 +91,7 @@ def in_process(kind: str, at: str) -> Measured:
 
 def measured(kind: str, at: str) -> Measured:
     """CPU seconds of one case, with what it answered."""
-    for warm in WARM_UPS:
-        warm()
+    warm_all()
     work = KINDS[kind](at)
     began = time.process_time()
     answer = work()

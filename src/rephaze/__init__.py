@@ -14,6 +14,7 @@ if TYPE_CHECKING:
         estimate_model,
         evaluate_plan,
         explore,
+        export_plan,
         extract,
         judge_chip,
         judge_plan,
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
         place_model,
         schedule_model,
         sensitivity,
+        support,
     )
 
 __all__ = [
@@ -35,6 +37,7 @@ __all__ = [
     "estimate_model",
     "evaluate_plan",
     "explore",
+    "export_plan",
     "extract",
     "judge_chip",
     "judge_plan",
@@ -47,6 +50,7 @@ __all__ = [
     "place_model",
     "schedule_model",
     "sensitivity",
+    "support",
 ]
 
 

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from rephaze.store.run_store import RunStore
+from tests.kits.old_runs import as_format
 
 DATA = Path(__file__).parents[1] / "data"
 REPHAZE = (sys.executable, "-c", "from rephaze.cli.main import run; run()")
@@ -438,6 +439,7 @@ def test_a_run_recorded_before_open_designs_were_counted_is_still_verified(undis
         certificate["num_dropped_by_bound"]["device time"] -= 1
         certificate["num_dropped_by_bound"]["layer bounds"] += 1
 
+    as_format(folder, 3)
     edit_result(folder, as_it_was)
     assert rephaze("verify", folder, "--sample", 0).returncode == 0
     edit_result(folder, lambda result: result["certificate"].update(num_infeasible=5))
@@ -471,3 +473,18 @@ def test_a_run_without_an_answer_cannot_be_verified(config, tmp_path):
     done = rephaze("verify", tmp_path / "run")
     assert done.returncode == 1
     assert "no answer yet" in done.stderr.replace("\n", " ") or "holds no run yet" in done.stderr
+
+
+def test_a_script_without_a_main_guard_can_have_workers(tmp_path):
+    script = tmp_path / "script.py"
+    few = {"num_tensor_cores": [2, 4], "tensor_width": [64], "tensor_depth": [64], "num_vector_cores": [2]}
+    few |= {"vector_lanes": [128], "global_buffer_mib": [8], "num_hbm_stacks": [1]}
+    script.write_text(
+        "import rephaze\n"
+        f"found = rephaze.explore({str(DATA / 'tiny-gpt-fused.json.gz')!r}, scenario='coarse', num_workers=2,\n"
+        f"    changes={{'space': {few!r}, 'training': {{'microbatches': [1], 'tp_degrees': [1]}}}})\n"
+        "print(found.status)\n"
+    )
+    done = subprocess.run([sys.executable, script], capture_output=True, text=True, timeout=300)
+    assert (done.returncode, done.stdout) == (0, "optimal\n"), done.stderr
+    assert "Traceback" not in done.stderr

@@ -83,7 +83,7 @@ def test_the_run_is_reported_verified_and_exported(answer, folder):
     assert done.returncode == 0, done.stdout + done.stderr
     assert {"system", "systems"} <= {check["name"] for check in json.loads(done.stdout)["checks"]}
     for table, num_rows in (("systems", 36), ("boxes", sum(answer["certificate"]["num_boxes"].values()))):
-        done = rephaze("export", "run", f"{table}.csv", "--table", table, folder=folder)
+        done = rephaze("export", "run", "--out", f"{table}.csv", "--table", table, folder=folder)
         assert done.returncode == 0, done.stderr
         with (folder / f"{table}.csv").open(newline="") as file:
             rows = list(csv.DictReader(file))

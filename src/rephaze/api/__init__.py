@@ -6,6 +6,7 @@ The command line goes through here and nowhere else. Nothing heavy is loaded bef
 from rephaze.api.billing import bill_cluster
 from rephaze.api.chips import list_chips, load_chip
 from rephaze.api.exploring import compare, explore, sensitivity
+from rephaze.api.exports import export_plan
 from rephaze.api.judging import judge_chip, judge_plan
 from rephaze.api.models import extract, list_models, load_model
 from rephaze.api.operators import estimate_model
@@ -13,6 +14,7 @@ from rephaze.api.plans import evaluate_plan, place_model
 from rephaze.api.runs import Run, open_run
 from rephaze.api.schedules import schedule_model
 from rephaze.api.spaces import load_scenario
+from rephaze.api.supported import support
 
 __all__ = [
     "Run",
@@ -21,6 +23,7 @@ __all__ = [
     "estimate_model",
     "evaluate_plan",
     "explore",
+    "export_plan",
     "extract",
     "judge_chip",
     "judge_plan",
@@ -33,4 +36,5 @@ __all__ = [
     "place_model",
     "schedule_model",
     "sensitivity",
+    "support",
 ]

@@ -7,10 +7,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from rephaze.api.expected_errors import NOTHING_NEAR
 from rephaze.api.full_views import MEMORY_PARTS, answer_blocks
-from rephaze.api.plan_rates import ModelOnChip, PlanRates, batch_rates, rates_record
+from rephaze.api.placed_from import PlacedFrom
+from rephaze.api.plan_rates import PlanRates, batch_rates, rates_record
 from rephaze.api.present import Block, Shown
 from rephaze.types.full import DeviceMemory, FullGraph, FullLimits, FullPlan, FullPrice, FullProblem, TimeCauses
+from rephaze.types.truth import ExpectedError, Stability
 
 if TYPE_CHECKING:
     from rephaze.place.full.replay import FullReplay
@@ -47,15 +50,21 @@ class FullAnswer(Shown):
     """What would have to change for a given plan that does not fit."""
     alternative: FullAlternative | None = None
     """The best plan under the choices asked about, set beside the best of all."""
-    facts: ModelOnChip | None = None
-    """What it is a plan of; None if the problem came with its times."""
+    is_judged: bool = False
+    """It was set beside measured runs."""
+    expected: ExpectedError | None = None
+    """What measured runs near the plan say of its price; None of a judged plan: none is near."""
+    stability: Stability | None = None
+    """Whether the plan would still be chosen under the error that predictions have."""
+    source: PlacedFrom | None = None
+    """Which model on which chip, if the problem was made from them."""
 
     @property
     def rates(self) -> PlanRates | None:
         """Samples and tokens a second, and the use of the chips; None without a plan."""
         if self.price is None:
             return None
-        return batch_rates(self.facts, self.problem.global_batch, self.price.batch_s, self.price.plan.num_devices)
+        return batch_rates(self.source, self.problem.global_batch, self.price.batch_s, self.price.plan.num_devices)
 
     @property
     def plan(self) -> FullPlan | None:
@@ -110,6 +119,10 @@ class FullAnswer(Shown):
                 answer["replay_is_extrapolated"] = True
             if self.replay_note:
                 answer["replay_note"] = self.replay_note
+        if self.is_judged:
+            answer["expected_error"] = NOTHING_NEAR if self.expected is None else asdict(self.expected)
+        if self.stability is not None:
+            answer["stability"] = asdict(self.stability)
         if self.timeline is not None:
             answer["timeline"] = [asdict(event) for event in self.timeline]
         return answer

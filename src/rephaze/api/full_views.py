@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from rephaze.api.expected_errors import expected_sentence
 from rephaze.api.present import Block, TextTable
 from rephaze.types.full import DeviceMemory, FullGraph, FullLimits, FullPlan, FullPrice, TimeCauses
 from rephaze.units import GIB, S_PER_MS
@@ -28,10 +29,19 @@ def answer_blocks(found: FullAnswer) -> list[Block]:
             causes_sentence(found.causes),
             memory_sentence(found.price),
         ]
+        blocks += judged_sentences(found)
         blocks += [f"- {remedy}" for remedy in found.remedies]
     if found.alternative is not None:
         blocks += alternative_blocks(found, found.alternative)
     return blocks
+
+
+def judged_sentences(found: FullAnswer) -> list[str]:
+    """What measured runs say of the price and of the choice, if it was set beside them."""
+    if not found.is_judged:
+        return []
+    said = [f"expected: {expected_sentence(found.expected)}"]
+    return said + ([found.stability.sentence()] if found.stability is not None else [])
 
 
 def _not_proven(found: FullAnswer) -> list[str]:

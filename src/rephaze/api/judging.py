@@ -71,7 +71,7 @@ def judge_chip(run: str | Path, chip: str | Path | Chip, *, on_step: OnStep = ig
     from rephaze.study.yardstick import Yardstick
 
     chosen = as_chip(chip)
-    with RunStore.read(Path(run)) as store:
+    with RunStore.read(Path(run), whole=True) as store:
         info, result, held = store.info(), store.result(), store.known_chips()
     settings = info.settings
     if result is None:
@@ -83,8 +83,10 @@ def judge_chip(run: str | Path, chip: str | Path | Chip, *, on_step: OnStep = ig
         answer = Yardstick(Preparation(own)).with_searched_plans(chosen)
         keep_measured(Path(run), info, [answer])
     counted = "designs" if result.certificate.num_boxes is None else "grid points"
+    # Its cluster is that of the answer, which may take more of this chip than the budget allows.
+    cluster = ", on the answer's cluster whatever it takes," if settings.has_systems else ""
     return Judgement(
-        label=chosen.name or "the chip",
+        label=f"{chosen.name or 'the chip'}{cluster}",
         space=f"the {result.certificate.num_designs:,} {counted} for {', '.join(settings.models)}",
         objective=answer.objective,
         bound=result.bound,

@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
-from rephaze.api.plan_rates import ModelOnChip, PlanRates, batch_rates, rates_record
+from rephaze.api.placed_from import PlacedFrom
+from rephaze.api.plan_rates import PlanRates, batch_rates, rates_record
 from rephaze.api.present import Block, Shown
 from rephaze.types.placement import Placement, PlacementProblem, Plan, PricedPlan
 
@@ -34,8 +35,8 @@ class PlacedModel(Shown):
     """Passes of layers scheduled for it; None if the problem came with its times."""
     unproven_passes: tuple[UnprovenPass, ...] = ()
     """Those whose schedules are not proven shortest."""
-    facts: ModelOnChip | None = None
-    """What it is a plan of; None if the problem came with its times."""
+    source: PlacedFrom | None = None
+    """Which model on which chip, if the problem was made from them."""
 
     @property
     def rates(self) -> PlanRates | None:
@@ -43,7 +44,7 @@ class PlacedModel(Shown):
         best = self.placement.best
         if best is None:
             return None
-        return batch_rates(self.facts, self.problem.global_batch, best.batch_s, best.num_devices)
+        return batch_rates(self.source, self.problem.global_batch, best.batch_s, best.num_devices)
 
     @property
     def status(self) -> str:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rephaze.api.chips import as_chip
+from rephaze.api.expected_errors import with_expected_error
 from rephaze.api.full_choices import check_choices
 from rephaze.api.full_plans import (
     FullAnswer,
@@ -18,7 +19,7 @@ from rephaze.api.full_plans import (
     place_full_problem,
     placed_full,
 )
-from rephaze.api.plan_rates import ModelOnChip
+from rephaze.api.placed_from import PlacedFrom
 from rephaze.api.plan_results import EvaluatedPlan, PlacedModel
 from rephaze.api.problem_files import BadProblem, answer_all
 from rephaze.api.schedules import OnStep, ignore_step
@@ -86,11 +87,12 @@ def place_model(
         on_step(f"mapping and scheduling layers: {done} of {total} degrees and microbatch sizes")
 
     on_step("mapping and scheduling layers")
-    on_chip = placement_on_chip(str(model), as_chip(chip), setting, show, limits=limits)
+    chosen = as_chip(chip)
+    on_chip = placement_on_chip(str(model), chosen, setting, show, limits=limits)
     on_step("placing")
     label = f"{model} on {chip.name if isinstance(chip, Chip) else chip}"
-    facts = ModelOnChip(model=str(model), attention=setting.attention, chip=as_chip(chip))
-    return replace(_on_chip(label, on_chip, limits), facts=facts)
+    source = PlacedFrom(model=str(model), chip=chosen, scenario=setting)
+    return replace(_on_chip(label, on_chip, limits), source=source)
 
 
 def _placed_in_full(
@@ -128,8 +130,8 @@ def _placed_in_full(
         return FullAnswer(
             label=label, status="infeasible", bound_s=math.inf, problem=on_chip.problem, reason=reason
         )
-    facts = ModelOnChip(model=str(model), attention=scenario.attention, chip=chosen)
-    found = replace(placed_full(label, on_chip.problem, limits), facts=facts)
+    source = PlacedFrom(model=str(model), chip=chosen, scenario=scenario)
+    found = replace(with_expected_error(placed_full(label, on_chip.problem, limits), chosen), source=source)
     if found.price is None or not on_chip.is_unproven:
         return found
     reason = unproven_said(found.reason, len(on_chip.unproven), on_chip.num_passes)

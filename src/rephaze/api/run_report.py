@@ -44,7 +44,7 @@ def write_report(
 
     if out is not None:
         check_output(out, HTML_PAGE)
-    with RunStore.read(run) as reader:
+    with RunStore.read(run, whole=True) as reader:
         info, result, designs, held = reader.info(), reader.result(), reader.designs(), reader.known_chips()
         if result is None:
             raise RunError(f"{run}: holds no answer yet; finish its search with rephaze search ... --resume")

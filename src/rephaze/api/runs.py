@@ -11,13 +11,15 @@ from rephaze.api.present import Block, Shown
 from rephaze.api.search_results import BestDesign, Exploration, Tradeoffs, Verification, shown_as
 from rephaze.errors import MissingExtraError, SpecError
 from rephaze.types.checks import check_choice
-from rephaze.types.run_record import RunInfo
+from rephaze.types.launch import ExportTarget
+from rephaze.types.run_record import Incumbent, RunInfo
 from rephaze.types.search import SearchSettings
 from rephaze.types.stopping import UNSTOPPED, StopSignal
 
 if TYPE_CHECKING:
     import pandas as pd
 
+    from rephaze.api.exports import Exported
     from rephaze.study.settle_budgets import BudgetProgress as BudgetProgress
     from rephaze.study.settle_budgets import OnBudget as OnBudget
 
@@ -75,6 +77,14 @@ class Run(Shown):
             return None if found is None else shown_as(Exploration, found, settings=store.info().settings)
 
     @property
+    def incumbents(self) -> tuple[Incumbent, ...]:
+        """How the best answer and the bound moved, also while the search goes on."""
+        from rephaze.store.run_store import RunStore
+
+        with RunStore.read(self.folder) as store:
+            return tuple(store.incumbents())
+
+    @property
     def best(self) -> BestDesign | None:
         """The winning chip with its plans; None while there is no answer, or if nothing fits."""
         found = self.result
@@ -102,16 +112,24 @@ class Run(Shown):
 
         return write_report(self.folder, None if out is None else Path(out), known_chips_s, stop)
 
-    def verify(self, sample: int = 3, *, on_step: Callable[[str], None] = lambda _doing: None) -> Verification:
+    def verify(
+        self,
+        sample: int = 3,
+        *,
+        digest: str | None = None,
+        on_step: Callable[[str], None] = lambda _doing: None,
+    ) -> Verification:
         """Every claim of the run, derived again by slow, independent evaluators.
 
         Args:
             sample: Dropped designs to solve exactly, for each bound.
+            digest: The run's last digest, or how it began, as it was noted elsewhere: no change at all passes it.
             on_step: Told what is being checked.
         """
         from rephaze.verify.run_check import verify_run
 
-        return Verification(checks=tuple(verify_run(self.folder, sample=sample, on_progress=on_step)))
+        checks = verify_run(self.folder, sample=sample, digest=digest, on_progress=on_step)
+        return Verification(checks=tuple(checks))
 
     def pareto(
         self,
@@ -132,7 +150,7 @@ class Run(Shown):
         from rephaze.store.run_store import RunStore
         from rephaze.study.pareto import front_of_run
 
-        with RunStore.read(self.folder) as store:
+        with RunStore.read(self.folder, whole=True) as store:
             front = front_of_run(
                 store, finer=not coarse, solve=solve, num_workers=num_workers, on_progress=on_progress
             )
@@ -153,8 +171,24 @@ class Run(Shown):
 
         check_choice("table", table, list(TableName))
         chosen = FileFormat(export_format(Path(out), file_format))
-        with RunStore.read(self.folder) as store:
+        with RunStore.read(self.folder, whole=True) as store:
             return export_table(store, TableName(table), Path(out), chosen)
+
+    def export_plan(self, to: str, out: str | Path | None = None, *, model: str | None = None) -> Exported:
+        """The winner's plan as settings of a framework or as a trace, its chip, or the run as JSON.
+
+        Args:
+            to: As in ``rephaze.export_plan``, but for tables, which ``export`` writes.
+            out: File to write; None: only give what would be written.
+            model: Whose plan, where the run has several models.
+        """
+        from rephaze.api.run_exports import export_run
+
+        check_choice("to", to, [str(one) for one in ExportTarget if not one.is_table])
+        found = export_run(self, ExportTarget(to), model)
+        if out is not None:
+            found.write(out)
+        return found
 
     def to_dataframe(self, table: str = "evaluations") -> pd.DataFrame:
         """One table of the run as a pandas data frame (extra ``[dataframe]``); columns carry their units.
@@ -174,7 +208,7 @@ class Run(Shown):
         check_choice("table", table, list(TableName))
         # Of pandas' types these can say that a cell is missing.
         kinds = {bool: "boolean", int: "Int64", float: "float64", str: "string"}
-        with RunStore.read(self.folder) as store:
+        with RunStore.read(self.folder, whole=True) as store:
             found = flat_table(store, TableName(table))
             rows = list(found.rows)
         columns = {

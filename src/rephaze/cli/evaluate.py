@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from rephaze.cli.exporting import OutOption, ToOption, check_out, check_single, write_exported
 from rephaze.cli.output import JsonOption, exit_code_of, print_json, show_error, stdout
 
 
@@ -25,6 +26,8 @@ def evaluate(
     timeline: Annotated[
         bool, typer.Option("--timeline", help="Show what every stage does when (not of cost model paper).")
     ] = False,
+    to: ToOption = None,
+    out: OutOption = None,
     json: JsonOption = False,
 ) -> None:
     """Price a plan: the time of a batch, memory stage by stage, and what to change if it does not fit.
@@ -33,15 +36,23 @@ def evaluate(
     "stages": [{"layers": ["embed", "block0"], "recompute": "stage"}]}}, the problem as rephaze place takes
     it. Exit code 3: the plan does not fit.
 
-    Example: [bold]rephaze evaluate expert.json[/]
+    Examples: [bold]rephaze evaluate expert.json[/] |
+    [bold]rephaze evaluate expert.json --to perfetto --out trace.json[/]
     """
+    from rephaze.api import export_plan
     from rephaze.api.full_plans import FullAnswer
     from rephaze.api.plans import evaluate_plans
     from rephaze.api.problem_files import BadProblem
 
+    check_out(to, out, json=json)
     statuses = []
     for label, answer in evaluate_plans(plans, timeline=timeline):
         statuses.append(answer.status)
+        if to is not None and not isinstance(answer, BadProblem):
+            check_single(statuses)
+            write_exported(export_plan(answer, to), out)
+            if out is None:
+                continue
         if json:
             print_json(answer.record())
         elif isinstance(answer, BadProblem):

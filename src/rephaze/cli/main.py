@@ -12,6 +12,7 @@ import typer
 from rephaze.cli import (
     area,
     bill,
+    calibrate,
     chips,
     compare,
     estimate,
@@ -28,7 +29,10 @@ from rephaze.cli import (
     schedule,
     search,
     sensitivity,
+    serve,
     space,
+    support,
+    validate,
     verify,
 )
 from rephaze.cli.output import ExitCode, MisuseError, stderr, styled
@@ -49,6 +53,7 @@ _COMMANDS: tuple[ModuleType, ...] = (
     extract,
     graph,
     chips,
+    support,
     area,
     bill,
     space,
@@ -63,8 +68,11 @@ _COMMANDS: tuple[ModuleType, ...] = (
     reproduce,
     report,
     verify,
+    validate,
+    calibrate,
     export,
     pareto,
+    serve,
 )
 for module in _COMMANDS:
     module.register(app)

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from rephaze.cli.exporting import OutOption, ToOption, check_out, check_single, write_exported
+from rephaze.cli.nearest import show_nearest
 from rephaze.cli.output import (
     JsonOption,
     MisuseError,
@@ -62,6 +64,8 @@ def place(
             "default and files of format 2 any decision, or family for what it costs that plans can be launched.",
         ),
     ] = "",
+    to: ToOption = None,
+    out: OutOption = None,
     json: JsonOption = False,
 ) -> None:
     """Find the fastest plan: tensor, data and pipeline degrees, stages, microbatch size, recompute.
@@ -72,9 +76,9 @@ def place(
     Examples: [bold]rephaze place gpt3.json --why tp=8,pp=4[/] |
     [bold]rephaze place llama.json --why sharding=weights,schedule=1f1b[/] |
     [bold]rephaze place gpt3-175b --chip tpuv4 --devices 1024 --global-batch 4096[/] |
-    [bold]rephaze place llama3-70b --chip h100 --family megatron[/]
+    [bold]rephaze place llama3-70b --chip h100 --family megatron --to megatron --out launch.sh[/]
     """
-    from rephaze.api import place_model
+    from rephaze.api import export_plan, place_model
     from rephaze.api.full_plans import FullAnswer
     from rephaze.api.plans import place_problems
     from rephaze.api.problem_files import BadProblem
@@ -84,6 +88,7 @@ def place(
         refuse_given(ctx, of_models, "is for a model with --chip", "problem files say all of it themselves")
     elif len(problems) != 1:
         raise MisuseError("MODEL", problems, "must be one model with --chip")
+    check_out(to, out, json=json)
     statuses = []
     with step_status("preparing the solver (compiled once, then cached)", quiet=json) as on_step:
         answers: Iterable[tuple[str, PlacedModel | FullAnswer | BadProblem]]
@@ -103,6 +108,11 @@ def place(
             answers = [(placed.label, placed)]
     for label, answer in one_by_one(answers, "placing", quiet=json):
         statuses.append(answer.status)
+        if to is not None and not isinstance(answer, BadProblem):
+            check_single(statuses)
+            write_exported(export_plan(answer, to), out)
+            if out is None:
+                continue
         if json:
             print_json(answer.record())
         elif isinstance(answer, BadProblem):
@@ -111,8 +121,10 @@ def place(
             from rephaze.cli.plan_view import show_full
 
             show_full(stdout, answer)
+            show_nearest(stdout, answer)
         else:
             from rephaze.cli.plan_view import show_placement
 
             show_placement(stdout, answer)
+            show_nearest(stdout, answer)
     raise typer.Exit(exit_code_of(statuses))

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from rephaze.api.reproducing import PAPER_TIME_LIMIT_S
 from rephaze.cli.compare import step_progress
 from rephaze.cli.output import JsonOption, print_json, stdout, step_status
+
+if TYPE_CHECKING:
+    from rephaze.api.reproducing import ReproducedPaper
+    from rephaze.api.reproducing_nest import ReproducedNest
 
 
 class Work(StrEnum):
@@ -68,7 +72,9 @@ def reproduce(
                 time_limit_s=time_limit,
                 on_step=on_step,
             )
-        print_json(paper.record()) if json_output else stdout.print(str(paper), highlight=False, markup=False)
+        print_json(paper.record()) if json_output else stdout.print(
+            str(paper), highlight=False, markup=False, soft_wrap=True
+        )
         return
     _refuse(setting is not None, "--setting", "paper")
     _refuse(time_limit != PAPER_TIME_LIMIT_S, "--time-limit", "paper")
@@ -76,7 +82,16 @@ def reproduce(
 
     with step_status("reading NEST's scenarios", quiet=json_output) as on_cell:
         nest = reproduce_nest(folder, to, models=model or (), max_devices=max_chips, on_step=on_cell)
-    print_json(nest.record()) if json_output else stdout.print(str(nest), highlight=False, markup=False)
+    print_json(nest.record()) if json_output else stdout.print(
+        str(nest), highlight=False, markup=False, soft_wrap=True
+    )
+
+
+def _show(found: ReproducedPaper | ReproducedNest, json_output: bool) -> None:
+    if json_output:
+        print_json(found.record())
+    else:
+        stdout.print(str(found), highlight=False, markup=False, soft_wrap=True)
 
 
 def _refuse(is_given: bool, option: str, only_of: str) -> None:

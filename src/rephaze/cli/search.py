@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from rephaze.cli.budget_options import BudgetMm2, BudgetUsd, BudgetWatts, budget_changes
+from rephaze.cli.nearest import show_near_designs
 from rephaze.cli.output import (
     ExitCode,
     JsonOption,
@@ -153,6 +154,8 @@ def search(
             print_json(_record(result) | {"report": None if report is None else str(report)})
         else:
             _print(result, out)
+            if time_limit is None:
+                show_near_designs(stdout, result, out)
             report = _write_report(out, quiet=False, stop=stop, search_s=result.search_s)
             if report is not None:
                 stdout.print(f"report in {report}", soft_wrap=True)
@@ -264,6 +267,7 @@ def _record(result: Exploration) -> dict[str, Any]:
 
 
 def _print(result: Exploration, out: Path | None) -> None:
+    from rephaze.api.expected_errors import expected_of_search, expected_sentence
     from rephaze.api.search_views import (
         answer_sentence,
         certificate_sentence,
@@ -272,6 +276,7 @@ def _print(result: Exploration, out: Path | None) -> None:
         rates_sentences,
         unknown_sentence,
     )
+    from rephaze.types.placement import PlacementModel
 
     if result.chip is None:
         stdout.print(styled((str(result.status), "yellow"), f": {result.reason}"))
@@ -293,6 +298,9 @@ def _print(result: Exploration, out: Path | None) -> None:
     stdout.print(styled(("certificate", "bold"), f"  {certificate_sentence(result.certificate)}"))
     _print_scope(result)
     stdout.print(styled(("held back by", "bold"), f"  {result.certificate.binding}"))
+    if result.settings.scenario.placement_model is PlacementModel.FULL:
+        for model, near in expected_of_search(result.plans).items():
+            stdout.print(styled((f"expected, {model}", "bold"), f"  {expected_sentence(near)}"))
     if out is not None:
         stdout.print(f"run recorded in {out}")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -25,19 +26,29 @@ def verify(
     sample: Annotated[
         int, typer.Option(help="Dropped designs to solve exactly, for each bound.", metavar="N", min=0)
     ] = 3,
+    digest: Annotated[
+        str | None,
+        typer.Option(
+            help="The run's last digest as verify showed it before, or its beginning (8 digits or more): "
+            "then no change at all passes.",
+            metavar="HEX",
+        ),
+    ] = None,
     json_output: JsonOption = False,
 ) -> None:
-    """Check a run's answer: area, operators, schedules, plans, certificate, and a sample of what was dropped.
+    """Check a run: its rows by their digests, its answer, plans and certificate by deriving them again.
 
-    Everything is derived again by the slow, independent evaluators. Exit code 0: all holds; 1: something does
-    not, or there is no answer to check.
+    Everything is derived by the slow, independent evaluators, also a sample of what was dropped. Exit code 0: all
+    holds; 1: something does not, or there is no answer to check.
 
     Example:  rephaze verify RUN --sample 10
     """
     from rephaze.api import open_run
 
+    if digest is not None and not re.fullmatch("[0-9a-fA-F]{8,64}", digest):
+        raise typer.BadParameter("must be 8 to 64 hexadecimal digits", param_hint="--digest")
     with step_status("loading the compiled kernels", quiet=json_output) as on_step:
-        found = open_run(run).verify(sample, on_step=lambda doing: on_step(f"checking {doing}"))
+        found = open_run(run).verify(sample, digest=digest, on_step=lambda doing: on_step(f"checking {doing}"))
     if json_output:
         checks = [asdict(check) for check in found.checks]
         print_json({"run": str(run), "holds": found.holds, "checks": checks})

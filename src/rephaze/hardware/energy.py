@@ -42,7 +42,7 @@ def access_energy(chips: ChipTable, model: AreaModel) -> AccessEnergy:
 
 
 def full_power(chips: ChipTable, model: AreaModel) -> FullPower:
-    """What each chip draws at full use, without registers and scratchpads: ``peak_power`` is what nothing passes."""
+    """What chips draw at full use, without registers and scratchpads; ``peak_power`` is what nothing passes."""
     return drawn_power(chips, access_energy(chips, model))
 
 

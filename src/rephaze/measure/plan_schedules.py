@@ -11,6 +11,7 @@ from rephaze.measure.layer_problem import layer_problem
 from rephaze.measure.model_work import ModelWork, Unit
 from rephaze.schedule.solve import LayerSchedule
 from rephaze.types.chip import Chip
+from rephaze.types.full import FullPlan
 from rephaze.types.scenario import Scenario
 from rephaze.types.schedule import (
     PassSchedule,
@@ -35,10 +36,11 @@ def block_schedules(
     """
     if result.chip is None:
         return ()
-    return tuple(one for plan in result.plans for one in _of_model(settings, result.chip, plan, stop))
+    scenario, chip = settings.scenario, result.chip
+    return tuple(one for plan in result.plans for one in plan_schedules(plan.model, scenario, chip, plan, stop))
 
 
-def scenario_of_plan(scenario: Scenario, plan: ModelPlan) -> Scenario:
+def scenario_of_plan(scenario: Scenario, plan: ModelPlan | FullPlan) -> Scenario:
     """The scenario with the plan's own cut and size alone: preparing the others would take most of the time."""
     training = replace(
         scenario.training,
@@ -52,9 +54,12 @@ def scenario_of_plan(scenario: Scenario, plan: ModelPlan) -> Scenario:
     return replace(scenario, training=training)
 
 
-def _of_model(settings: SearchSettings, chip: Chip, plan: ModelPlan, stop: StopSignal) -> list[PassSchedule]:
-    scenario = scenario_of_plan(settings.scenario, plan)
-    work, solver = ModelWork(plan.model, scenario, stop), ChipSolver(chip, scenario, stop=stop)
+def plan_schedules(
+    model: str, scenario: Scenario, chip: Chip, plan: ModelPlan | FullPlan, stop: StopSignal = UNSTOPPED
+) -> list[PassSchedule]:
+    """Forward and backward pass of a model's most repeated layer type on a chip, cut as a plan says."""
+    scenario = scenario_of_plan(scenario, plan)
+    work, solver = ModelWork(model, scenario, stop), ChipSolver(chip, scenario, stop=stop)
     cut = work.cuts[0]
     kind, num_layers = Counter(work.layer_type_of).most_common(1)[0]
     found = []
@@ -62,7 +67,7 @@ def _of_model(settings: SearchSettings, chip: Chip, plan: ModelPlan, stop: StopS
         problem, schedule = _pass(work, solver, Unit(cut, plan.microbatch, work.units[0].policy), kind, direction)
         found.append(
             PassSchedule(
-                model=plan.model,
+                model=model,
                 layer=work.graph(cut).layer_types[kind].name,
                 direction=name,
                 num_layers=num_layers,

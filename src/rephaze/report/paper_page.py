@@ -47,7 +47,10 @@ def _claim_cell(check: ClaimCheck) -> str:
 
 def _section(found: SettingFindings) -> str:
     scenario = found.comparison.settings.scenario
-    parts = [f"## {found.name}: {scenario.title}\n", _headline(found.common, scenario.space.area_limit_um2)]
+    parts = [
+        f"## Setting `{found.name}`: {scenario.title}\n",
+        _headline(found.common, scenario.space.area_limit_um2),
+    ]
     parts += ["", _models_table(found)]
     if found.own:
         parts += ["", "Each model's own chip:", "", _own_table(found)]

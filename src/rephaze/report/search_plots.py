@@ -13,11 +13,12 @@ from typing import Any
 
 from rephaze.report.page import plot_text
 from rephaze.types.chip import ChipTable, FloatColumn
-from rephaze.types.run_record import BoundTable, Incumbent
+from rephaze.types.run_record import NOT_REMOVED, BoundTable, Incumbent
 from rephaze.types.search import Evaluation, ModelPlan, SearchResult
 from rephaze.units import GIB, MIB, S_PER_MS, UM2_PER_MM2
 
 SOLVED, DROPPED, WINNER, MARKED, LIMIT = "#2456a6", "#aab4c4", "#1c7c43", "#b26a00", "#a62424"
+LEFT_OPEN = "#7a5fa8"
 MAX_DROPPED = 4000
 """Dropped designs drawn, best bounds first: more would be one grey cloud and a slow page."""
 MAX_AREA_FACTOR = 1.25
@@ -56,12 +57,31 @@ def fits_picture(chip: MarkedChip, area_limit_um2: float) -> bool:
 
 
 def dropped_designs(explored: ExploredDesigns) -> list[tuple[int, float]]:
-    """Designs not solved exactly that have a recorded bound, best bound first."""
-    evaluated = {item.design for item in explored.evaluations}
+    """Designs that a bound dropped, at that bound, best bound first."""
     found = [(item.design, item.bound) for item in explored.evaluations if not item.is_exact]
-    if explored.bounds is not None:
-        pairs = zip(explored.bounds.design_c.tolist(), explored.bounds.bound_c.tolist(), strict=True)
-        found += [(design, bound) for design, bound in pairs if design not in evaluated]
+    return _by_bound(found + _unsolved(explored, is_open=False))
+
+
+def open_designs(explored: ExploredDesigns) -> list[tuple[int, float]]:
+    """Designs that a search which was stopped left open, at their bound, best bound first."""
+    return _by_bound(_unsolved(explored, is_open=True))
+
+
+def _unsolved(explored: ExploredDesigns, *, is_open: bool) -> list[tuple[int, float]]:
+    """Designs with a recorded bound that were never taken up: those no bound removed, or the others."""
+    evaluated = {item.design for item in explored.evaluations}
+    if explored.bounds is None:
+        return []
+    table = explored.bounds
+    rows = zip(table.design_c.tolist(), table.bound_c.tolist(), table.removed_by_c.tolist(), strict=True)
+    return [
+        (design, bound)
+        for design, bound, removed_by in rows
+        if design not in evaluated and (removed_by == NOT_REMOVED) is is_open
+    ]
+
+
+def _by_bound(found: list[tuple[int, float]]) -> list[tuple[int, float]]:
     shown = [(design, bound) for design, bound in found if 0.0 < bound < math.inf]
     return sorted(shown, key=lambda item: (-item[1], item[0]))
 
@@ -93,6 +113,11 @@ def designs_figure(
         "dropped, at its bound",
         dropped_designs(explored)[:MAX_DROPPED],
         {"color": DROPPED, "size": 5, "opacity": 0.45},
+    )
+    add(
+        "left open, at its bound",
+        open_designs(explored)[:MAX_DROPPED],
+        {"color": LEFT_OPEN, "size": 5, "opacity": 0.45, "symbol": "circle-open"},
     )
     add("solved exactly", others, {"color": SOLVED, "size": 7, "opacity": 0.8})
     if result.design is not None:

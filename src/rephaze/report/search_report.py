@@ -32,6 +32,7 @@ from rephaze.report.search_plots import (
     designs_figure,
     dropped_designs,
     fits_picture,
+    open_designs,
     progress_figure,
 )
 from rephaze.store.record_json import to_json
@@ -247,15 +248,16 @@ def _designs(records: SearchRecords) -> str:
     explored, settings = records.explored, records.info.settings
     if explored is None or not len(explored.chips):
         return paragraph("The run holds no designs.")
-    dropped = dropped_designs(explored)
+    dropped, left_open = dropped_designs(explored), open_designs(explored)
     solved = sum(item.is_exact and item.objective > 0 for item in explored.evaluations)
-    num_dropped = min(len(dropped), MAX_DROPPED)
-    note = f"{solved:,} designs solved exactly and {num_dropped:,} dropped ones at their upper bound. "
-    note += _not_drawn(records, len(explored.chips) - solved - num_dropped)
+    num_dropped, num_open = (min(len(some), MAX_DROPPED) for some in (dropped, left_open))
+    note = f"{solved:,} designs solved exactly and {num_dropped:,} dropped ones at their upper bound"
+    note += f", {num_open:,} left open at theirs. " if num_open else ". "
+    note += _not_drawn(records, len(explored.chips) - solved - num_dropped - num_open)
     left_out = [chip.name for chip in records.marked if not fits_picture(chip, explored.area_limit_um2)]
     if left_out:
         note += f" Known chips outside the picture: {', '.join(left_out)}."
-    if not solved and not dropped and not records.marked:
+    if not solved and not dropped and not left_open and not records.marked:
         return paragraph(f"None of the {len(explored.chips):,} designs has a plan to show.")
     unit = objective_unit(settings)
     plot = designs_figure(explored, records.result, unit, records.marked)
@@ -269,7 +271,7 @@ def _not_drawn(records: SearchRecords, num_unseen: int) -> str:
     is_open = records.result.status in (SearchStatus.FEASIBLE, SearchStatus.UNKNOWN)
     return (
         f"Not drawn: {num_unseen:,} designs that no plan fits, that a cheaper bound settled, or that are past the "
-        f"{MAX_DROPPED:,} best bounds" + (" or were not reached." if is_open else ".")
+        f"{MAX_DROPPED:,} best bounds" + (" or were left open." if is_open else ".")
     )
 
 

@@ -43,6 +43,8 @@ def certify_boxes(
     evaluations: Mapping[int, Evaluation],
     best: Evaluation | None,
     still_open: Sequence[OpenBox],
+    *,
+    is_proven: bool,
 ) -> Certificate:
     """Account for every grid point once: solved, without a plan, closed by which bound or limit, or open.
 
@@ -53,6 +55,7 @@ def certify_boxes(
         evaluations: Designs that were solved, or dropped while being solved.
         best: The answer.
         still_open: Boxes left open.
+        is_proven: Nothing is better than the answer.
     """
     num_open = sum(box.num_points for box in still_open)
     solved = [item for item in evaluations.values() if item.is_exact]
@@ -65,7 +68,7 @@ def certify_boxes(
         num_dropped_by_bound=dropped,
         num_infeasible=count.points[NO_PLAN],
         num_within=_within(count, evaluations, best, num_open, still_open),
-        binding="" if best is None else _binding(settings, grid, best.design),
+        binding="" if best is None else binding_in_grid(settings, grid, best.design, is_proven),
         designs_scope=search_scope(settings),
         plans_scope=plans_scope(settings),
         num_unproven=sum(item.bound > objective * (1 + 1e-12) for item in solved),
@@ -74,10 +77,18 @@ def certify_boxes(
     )
 
 
-def _binding(settings: SearchSettings, grid: AnyGrid, design: int) -> str:
+def binding_in_grid(settings: SearchSettings, grid: AnyGrid, design: int, is_proven: bool) -> str:
+    """What keeps a winner from growing.
+
+    Args:
+        settings: The search.
+        grid: Of its space.
+        design: The winner.
+        is_proven: Nothing is better.
+    """
     if isinstance(grid, SystemGrid):
-        return system_binding(settings.systems, grid, design)
-    return binding_of(settings.scenario.space, grid.chip(design))
+        return system_binding(settings.systems, grid, design, is_proven)
+    return binding_of(settings.scenario.space, grid.chip(design), is_proven)
 
 
 def _within(

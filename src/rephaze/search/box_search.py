@@ -14,14 +14,14 @@ from rephaze.hardware.system import chosen_system
 from rephaze.search.box_certificate import CoverCount, certify_boxes
 from rephaze.search.box_engine import BoxState, run_boxes
 from rephaze.search.box_seeds import drawn_designs, neighbours, single_boxes
-from rephaze.search.progress import SearchClock, SearchProgress
+from rephaze.search.progress import BestShown, SearchClock, SearchProgress
+from rephaze.search.reasons import why_nothing_in_boxes, why_unproven
 from rephaze.search.system_evaluator import AnyBoxEvaluator
 from rephaze.search.systems import settings_of_design
 from rephaze.search.workers.base import Workers
 from rephaze.store.run_store import RunStore
 from rephaze.types.boxes import NO_GOAL, SOLVED, Expansion, Goal, OpenBox
-from rephaze.types.run_record import Incumbent
-from rephaze.types.search import Certificate, Evaluation, SearchResult, SearchStatus
+from rephaze.types.search import Evaluation, SearchResult, SearchStatus
 from rephaze.types.stopping import StoppedError
 from rephaze.types.system import ChosenSystem
 
@@ -48,7 +48,7 @@ class BoxSearch:
         self.settings, self.grid = evaluator.settings, evaluator.grid
         self.count = CoverCount()
         self._recorded_at = time.perf_counter()
-        self._shown: Evaluation | None = None
+        self._shown = BestShown(store.incumbents() if store is not None else ())
 
     def run(self, count_within: float) -> SearchResult:
         """The best chip and plans, proven unless stopped early; then also those within a part of the best."""
@@ -130,23 +130,13 @@ class BoxSearch:
         return self.workers.expand(boxes, goal)
 
     def _on_wave(self, solved: Sequence[Evaluation]) -> None:
-        if self.store is not None:
+        step = self._shown.step(self.state.incumbent, self.state.bound, self.clock.elapsed_s())
+        if self.store is not None and (solved or step is not None):
             if solved:
                 at_cf = np.array([self.grid.position_of(item.design) for item in solved], dtype=np.int64)
                 numbers = [item.design for item in solved]
                 self.store.record_looked_at(numbers, self.grid.chips(at_cf), self.grid.area_um2(at_cf))
-                self.store.record_evaluations(solved)
-            best = self.state.incumbent
-            if best is not None and best is not self._shown:
-                self._shown = best
-                self.store.record_incumbent(
-                    Incumbent(
-                        elapsed_s=self.clock.elapsed_s(),
-                        design=best.design,
-                        objective=best.objective,
-                        bound=self.state.bound,
-                    )
-                )
+            self.store.record_evaluations(solved, step)
         if time.perf_counter() - self._recorded_at > RECORD_S:
             self._record_cover()
         self._report("solving")
@@ -164,8 +154,8 @@ class BoxSearch:
             SearchProgress(
                 phase=phase,
                 elapsed_s=self.clock.elapsed_s(),
-                objective=progress.incumbent.objective if progress.incumbent else 0.0,
-                bound=progress.bound,
+                objective=self._shown.objective,
+                bound=self._shown.bound(progress.bound),
                 num_designs=self.grid.num_points,
                 num_open=progress.num_open,
                 num_solved=progress.num_evaluated,
@@ -189,7 +179,11 @@ class BoxSearch:
     def _result(self, is_complete: bool) -> SearchResult:
         state, best = self.state, self.state.incumbent
         left = [] if is_complete else state.open_boxes()
-        certificate = certify_boxes(self.settings, self.grid, self.count, state.evaluations, best, left)
+        bound = max(state.objective, state.unproven_bound) if is_complete else state.bound
+        is_proven = best is not None and is_complete and bound <= best.objective * (1 + 1e-12)
+        certificate = certify_boxes(
+            self.settings, self.grid, self.count, state.evaluations, best, left, is_proven=is_proven
+        )
         elapsed_s = self.clock.elapsed_s()
         if best is None:
             return SearchResult(
@@ -202,14 +196,9 @@ class BoxSearch:
                 area_um2=0.0,
                 plans=(),
                 certificate=certificate,
-                reason=self._why_nothing(is_complete, certificate),
+                reason=why_nothing_in_boxes(certificate, state.evaluations.values(), is_complete=is_complete),
                 search_s=elapsed_s,
             )
-        bound = max(state.objective, state.unproven_bound) if is_complete else state.bound
-        is_proven = is_complete and bound <= best.objective * (1 + 1e-12)
-        reasons = [] if is_complete else ["stopped before everything was settled"]
-        if not is_proven and certificate.num_unproven:
-            reasons.append(f"schedules not proven on {certificate.num_unproven:,} designs that might do better")
         return SearchResult(
             status=SearchStatus.OPTIMAL if is_proven else SearchStatus.FEASIBLE,
             objective=best.objective,
@@ -220,7 +209,9 @@ class BoxSearch:
             area_um2=self._area_um2(best.design),
             plans=best.plans,
             certificate=certificate,
-            reason="; ".join(reasons),
+            reason=why_unproven(
+                is_complete=is_complete, is_proven=is_proven, num_unproven=certificate.num_unproven or 0
+            ),
             search_s=elapsed_s,
             system=self._chosen_system(best.design),
         )
@@ -230,17 +221,3 @@ class BoxSearch:
         if not self.settings.has_systems:
             return None
         return chosen_system(settings_of_design(self.settings, design).scenario, self.grid.chip(design))
-
-    def _why_nothing(self, is_complete: bool, certificate: Certificate) -> str:
-        if not is_complete:
-            return "stopped before a plan was found"
-        points = certificate.num_dropped_by_bound
-        most = max(points, key=lambda name: points[name], default="")
-        if most and sum(points.values()) == certificate.num_designs:
-            part = points[most] / certificate.num_designs
-            whose = f"all break its {most}" if part == 1 else f"its {most} closes most of the grid, {part:.0%}"
-            return f"no design keeps to the limits of the space: {whose}"
-        reasons = {item.reason for item in self.state.evaluations.values() if item.reason}
-        why = "; ".join(sorted(reasons)) or "no plan fits the memory of any design"
-        part = points[most] / certificate.num_designs if most else 0.0
-        return f"{why} ({part:.0%} of the grid is closed by its {most})" if most else why

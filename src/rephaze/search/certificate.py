@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from rephaze.hardware.area import chip_area
 from rephaze.hardware.grid import FIELDS
-from rephaze.hardware.space import enumerate_designs
+from rephaze.hardware.space import enumerate_designs, within_limits
 from rephaze.hardware.template import build_chips
 from rephaze.measure.best_plan import STAGE_NAMES
 from rephaze.search.engine import RELATIVE_SLACK, EngineOutcome
@@ -19,7 +19,7 @@ from rephaze.search.evaluator import SpaceEvaluator
 from rephaze.search.method import searches_boxes
 from rephaze.search.scope import designs_scope, plans_scope
 from rephaze.search.systems import grid_of
-from rephaze.types.chip import Chip
+from rephaze.types.chip import Chip, ChipTable
 from rephaze.types.run_record import NOT_REMOVED, BoundTable
 from rephaze.types.search import Certificate, Evaluation, SearchSettings
 from rephaze.types.space import DesignSpace
@@ -113,7 +113,7 @@ def certify(evaluator: SpaceEvaluator, outcome: EngineOutcome, coarse_d: Floats)
         num_dropped_by_bound=found.num_dropped(),
         num_infeasible=int(found.is_infeasible_d.sum()),
         num_within=_within(outcome, coarse_d[is_unrefined], np.array(refined_only)),
-        binding="" if best is None else binding_of(space, census.chips.chip(best.design)),
+        binding="" if best is None else binding_of(space, census.chips.chip(best.design), is_proven(outcome)),
         designs_scope=designs_scope(space),
         plans_scope=plans_scope(evaluator.settings),
         num_unproven=_num_unproven(outcome),
@@ -149,10 +149,12 @@ def bound_table(evaluator: SpaceEvaluator, outcome: EngineOutcome, coarse_d: Flo
     """For the run store: which bound dropped each design and its value; of the others the last bound."""
     removed_by_d = _account(evaluator, outcome, coarse_d).removed_by_d
     bound_d = coarse_d.copy()
-    for finer in (outcome.refined, outcome.unsettled):
-        for design, bound in finer.items():
-            if removed_by_d[design] != BOUNDS.index(DEVICE_TIME):
-                bound_d[design] = bound
+    for design, bound in outcome.refined.items():
+        if removed_by_d[design] != BOUNDS.index(DEVICE_TIME):
+            bound_d[design] = bound
+    for design, bound in outcome.unsettled.items():
+        if removed_by_d[design] == NOT_REMOVED:
+            bound_d[design] = bound
     for design, item in outcome.evaluations.items():
         bound_d[design] = item.bound
     return BoundTable(
@@ -181,34 +183,54 @@ def _within(outcome: EngineOutcome, coarse_left: Floats, refined_left: Floats) -
     return found
 
 
-def binding_of(space: DesignSpace, chip: Chip) -> str:
-    """What keeps the winner from growing: the area limit, or the end of the space's lists."""
-    area_um2 = _area_um2(space, chip)
-    at_end, too_large, free = [], [], []
+def is_proven(outcome: EngineOutcome) -> bool:
+    """Whether nothing is better than the answer."""
+    best = outcome.incumbent
+    return best is not None and outcome.is_complete and outcome.bound <= best.objective * (1 + 1e-12)
+
+
+def binding_of(space: DesignSpace, chip: Chip, is_proven: bool) -> str:
+    """What keeps the winner from growing: a limit of the space, or the end of its lists.
+
+    Args:
+        space: Of the winner.
+        chip: The winner.
+        is_proven: Nothing is better: only then is it known that more does not pay.
+    """
+    here = _changed_chip(space, chip)
+    at_end, too_large, not_allowed, free = [], [], [], []
     for name in FIELDS:
         if name == "vector_lanes" and space.vector_lanes is None:
             continue
         larger = [value for value in sorted(getattr(space, name)) if value > getattr(chip, name)]
         if not larger:
             at_end.append(name)
-        elif _area_um2(space, chip, {name: larger[0]}) > space.area_limit_um2:
+            continue
+        changed = _changed_chip(space, chip, {name: larger[0]})
+        if float(chip_area(changed, space.area_model).total_um2_c[0]) > space.area_limit_um2:
             too_large.append(name)
-        else:
+        elif within_limits(space, changed)[0]:
             free.append(name)
+        else:
+            not_allowed.append(name)
+    area_um2 = float(chip_area(here, space.area_model).total_um2_c[0])
     parts = [f"{area_um2 / space.area_limit_um2:.1%} of the area limit used"]
     if too_large:
         parts.append(f"more of {', '.join(too_large)} does not fit in it")
+    if not_allowed:
+        parts.append(f"more of {', '.join(not_allowed)} breaks another limit")
     if at_end:
         parts.append(f"{', '.join(at_end)} at the end of the space")
     if free:
-        parts.append(f"more of {', '.join(free)} would fit and does not pay")
+        whether = "does not pay" if is_proven else "was not ruled out"
+        parts.append(f"more of {', '.join(free)} would fit and {whether}")
     return "; ".join(parts)
 
 
-def _area_um2(space: DesignSpace, chip: Chip, changes: Mapping[str, int] | None = None) -> float:
-    """Of a chip of the space with some fields changed."""
+def _changed_chip(space: DesignSpace, chip: Chip, changes: Mapping[str, int] | None = None) -> ChipTable:
+    """A chip of the space with some fields changed."""
     values = {name: getattr(chip, name) for name in FIELDS} | dict(changes or {})
     if space.vector_lanes is None:
         values["vector_lanes"] = values["tensor_width"]
     columns: dict[str, Any] = {name: np.array([value], dtype=np.int64) for name, value in values.items()}
-    return float(chip_area(build_chips(template=space.template, **columns), space.area_model).total_um2_c[0])
+    return build_chips(template=space.template, **columns)

@@ -15,21 +15,21 @@ from rephaze.errors import SpecError
 from rephaze.hardware.space import enumerate_designs
 from rephaze.search.bounded_designs import BoundedDesigns
 from rephaze.search.box_search import BoxSearch
-from rephaze.search.certificate import bound_table, certify, nothing_certified
+from rephaze.search.certificate import bound_table, certify, is_proven, nothing_certified
 from rephaze.search.design_search import dropped_design
 from rephaze.search.engine import FIRST_PART, EngineOutcome, EngineProgress, run_best_first
 from rephaze.search.evaluator import SpaceEvaluator
 from rephaze.search.method import searches_boxes
 from rephaze.search.near_best import settle_near_best
-from rephaze.search.progress import OnProgress, SearchClock, SearchProgress
+from rephaze.search.progress import BestShown, OnProgress, SearchClock, SearchProgress
 from rephaze.search.provenance import versions_of
+from rephaze.search.reasons import UNPREPARED, why_nothing_listed, why_unproven
 from rephaze.search.systems import listed_systems
 from rephaze.search.workers.base import Workers, make_evaluator
 from rephaze.search.workers.start import start_workers
 from rephaze.store.opening import is_run
 from rephaze.store.run_store import RunStore
-from rephaze.types.run_record import Incumbent
-from rephaze.types.search import Certificate, Evaluation, SearchResult, SearchSettings, SearchStatus
+from rephaze.types.search import Evaluation, SearchResult, SearchSettings, SearchStatus
 from rephaze.types.stopping import StoppedError, StopSignal
 
 Floats = NDArray[np.float64]
@@ -88,7 +88,9 @@ def run_search(
             store.record_systems(listed_systems(settings))
         workers = start_workers(settings, evaluator, num_workers, dask, stop)
         try:
-            clock = SearchClock(began, stop, on_progress)
+            clock = SearchClock(began, stop, on_progress, store.clock_s() if store is not None else 0.0)
+            if store is not None:
+                store.keep_time(clock.elapsed_s)
             if not isinstance(evaluator, SpaceEvaluator):
                 return BoxSearch(evaluator, workers, store, clock).run(count_within)
             return _Search(settings, evaluator, workers, store, clock).run(count_within)
@@ -111,7 +113,7 @@ def _unprepared(settings: SearchSettings, folder: Path | None, resume: bool, beg
         area_um2=0.0,
         plans=(),
         certificate=nothing_certified(settings),
-        reason="stopped before the models were prepared",
+        reason=UNPREPARED,
         search_s=time.perf_counter() - began,
     )
     store = _open(folder, resume, settings)
@@ -119,6 +121,7 @@ def _unprepared(settings: SearchSettings, folder: Path | None, resume: bool, beg
         if not searches_boxes(settings):
             census = enumerate_designs(settings.scenario.space)
             store.record_designs(census.chips, census.area_um2_c)
+        result = replace(result, search_s=store.clock_s() + result.search_s)
         # An earlier session may know more.
         if store.result() is None and not store.num_evaluations():
             store.record_result(result)
@@ -150,6 +153,7 @@ class _Search:
         self.clock, self.stop = clock, clock.stop
         self.designs = BoundedDesigns(evaluator, workers)
         self._last = EngineProgress(incumbent=None, bound=math.inf, num_open=0, num_refined=0, num_evaluated=0)
+        self._shown = BestShown(store.incumbents() if store is not None else ())
 
     def run(self, count_within: float) -> SearchResult:
         coarse = self.evaluator.coarse()
@@ -200,18 +204,9 @@ class _Search:
         return self.designs.sharpen(designs, cutoff)
 
     def _on_batch(self, batch: list[Evaluation], progress: EngineProgress) -> None:
+        step = self._shown.step(progress.incumbent, progress.bound, self.clock.elapsed_s())
         if self.store is not None:
-            self.store.record_evaluations(batch)
-            before = self._last.incumbent
-            if progress.incumbent is not None and progress.incumbent != before:
-                self.store.record_incumbent(
-                    Incumbent(
-                        elapsed_s=self.clock.elapsed_s(),
-                        design=progress.incumbent.design,
-                        objective=progress.incumbent.objective,
-                        bound=progress.bound,
-                    )
-                )
+            self.store.record_evaluations(batch, step)
         self._last = progress
         self._report("solving")
 
@@ -222,13 +217,12 @@ class _Search:
         self._report("counting near the best")
 
     def _report(self, phase: str) -> None:
-        incumbent = self._last.incumbent
         self.clock.on_progress(
             SearchProgress(
                 phase=phase,
                 elapsed_s=self.clock.elapsed_s(),
-                objective=incumbent.objective if incumbent else 0.0,
-                bound=self._last.bound,
+                objective=self._shown.objective,
+                bound=self._shown.bound(self._last.bound),
                 num_designs=self.evaluator.census.num_designs,
                 num_open=self._last.num_open,
                 num_solved=self._last.num_evaluated,
@@ -259,37 +253,25 @@ class _Search:
                 area_um2=0.0,
                 plans=(),
                 certificate=certificate,
-                reason=_why_nothing(outcome, census.num_designs),
+                reason=why_nothing_listed(
+                    certificate, outcome.evaluations.values(), is_complete=outcome.is_complete
+                ),
                 search_s=self.clock.elapsed_s(),
             )
         gap = max(0.0, (outcome.bound - best.objective) / best.objective)
-        is_proven = outcome.is_complete and outcome.bound <= best.objective * (1 + 1e-12)
+        proven = is_proven(outcome)
         return SearchResult(
-            status=SearchStatus.OPTIMAL if is_proven else SearchStatus.FEASIBLE,
+            status=SearchStatus.OPTIMAL if proven else SearchStatus.FEASIBLE,
             objective=best.objective,
-            bound=best.objective if is_proven else outcome.bound,
-            gap=0.0 if is_proven else gap,
+            bound=best.objective if proven else outcome.bound,
+            gap=0.0 if proven else gap,
             design=best.design,
             chip=census.chips.chip(best.design),
             area_um2=float(census.area_um2_c[best.design]),
             plans=best.plans,
             certificate=certificate,
-            reason=_why_unproven(outcome, certificate, is_proven=is_proven),
+            reason=why_unproven(
+                is_complete=outcome.is_complete, is_proven=proven, num_unproven=certificate.num_unproven or 0
+            ),
             search_s=self.clock.elapsed_s(),
         )
-
-
-def _why_unproven(outcome: EngineOutcome, certificate: Certificate, *, is_proven: bool) -> str:
-    reasons = [] if outcome.is_complete else ["stopped before everything was settled"]
-    if not is_proven and certificate.num_unproven:
-        reasons.append(f"schedules not proven on {certificate.num_unproven:,} designs that might do better")
-    return "; ".join(reasons)
-
-
-def _why_nothing(outcome: EngineOutcome, num_designs: int) -> str:
-    if not num_designs:
-        return "no design keeps to the limits of the space"
-    if not outcome.is_complete:
-        return "stopped before a plan was found"
-    reasons = {item.reason for item in outcome.evaluations.values() if item.reason}
-    return "; ".join(sorted(reasons)) or "no plan fits the memory of any design"

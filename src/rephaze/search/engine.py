@@ -130,15 +130,7 @@ def run_best_first(
             continue
         batch = state.take_batch(sized(batch_size))
         if not batch:
-            if drop is not None:
-                dropped = [
-                    # What an earlier run found out of it may say more.
-                    _finer(remembered.get(design), drop(design, bound))
-                    for design, bound in state.below_threshold()
-                ]
-                state.absorb(dropped)
-                on_batch(dropped, state.progress())
-            return state.outcome(is_complete=True)
+            break
         cutoff = -np.inf if exhaustive else state.objective
         answers = _solve(batch, cutoff, remembered, evaluate)
         solved = [item for item in answers if isinstance(item, Evaluation)]
@@ -146,9 +138,20 @@ def run_best_first(
         state.keep_open([item for item in answers if isinstance(item, Unsettled)])
         is_stopped = len(solved) < len(batch)
         on_batch(solved, state.progress())
-    # What an earlier run solved counts, though this one has not come to it again.
-    state.absorb([item for item in remembered.values() if item.design not in state.evaluations])
-    return state.outcome(is_complete=False)
+    # Stopped just as the last design was settled, nothing is left to do.
+    if not state.is_settled:
+        # What an earlier run solved counts, though this one has not come to it again.
+        state.absorb([item for item in remembered.values() if item.design not in state.evaluations])
+        return state.outcome(is_complete=False)
+    if drop is not None:
+        dropped = [
+            # What an earlier run found out of it may say more.
+            _finer(remembered.get(design), drop(design, bound))
+            for design, bound in state.below_threshold()
+        ]
+        state.absorb(dropped)
+        on_batch(dropped, state.progress())
+    return state.outcome(is_complete=True)
 
 
 class _State:
@@ -193,6 +196,12 @@ class _State:
     @property
     def next_refined(self) -> float:
         return -self.pool[0][0] if self.pool else -np.inf
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether no design is left that could win or tie."""
+        left = float(self.open_d.max(initial=-np.inf))
+        return left == -np.inf or left < self.threshold
 
     def must_refine(self) -> bool:
         """Whether an unrefined design might come before every refined one; the first batch need not wait."""

@@ -10,6 +10,7 @@ import numpy as np
 from rephaze.types.placement import PlacementModel, Recompute
 from rephaze.types.search import Objective, SearchSettings
 from rephaze.types.space import DesignSpace
+from rephaze.types.system import HbmChoice
 from rephaze.units import UM2_PER_MM2
 
 
@@ -34,6 +35,8 @@ def search_scope(settings: SearchSettings) -> str:
 
 
 def _shown(value: object) -> str:
+    if isinstance(value, HbmChoice):
+        return f"{value.generation} ({value.num_layers} high)"
     return f"{value:g}" if isinstance(value, float) else str(value)
 
 

@@ -15,11 +15,18 @@ from rephaze.types.chip import chip_table
 from rephaze.types.space import FIELDS
 from rephaze.types.system import SystemSpace
 
-AT_END, FREE = "at the end of the space", "would fit and does not pay"
+AT_END, FREE = "at the end of the space", "would fit"
 
 
-def system_binding(systems: SystemSpace, grid: SystemGrid, design: int) -> str:
-    """How much of each limit a design takes, and for every field what keeps it from growing."""
+def system_binding(systems: SystemSpace, grid: SystemGrid, design: int, is_proven: bool) -> str:
+    """How much of each limit a design takes, and for every field what keeps it from growing.
+
+    Args:
+        systems: Of the search.
+        grid: Of its designs.
+        design: The winner.
+        is_proven: Nothing is better: only then is it known that more does not pay.
+    """
     position, space = grid.position_of(design), grid.space_of(design)
     chips = chip_table([grid.chip(design)])
     used = {AREA_LIMIT: float(space_area(chips, space).total_um2_c[0]) / space.area_limit_um2}
@@ -41,7 +48,8 @@ def system_binding(systems: SystemSpace, grid: SystemGrid, design: int) -> str:
     if AT_END in held:
         parts.append(f"{', '.join(held[AT_END])} {AT_END}")
     if FREE in held:
-        parts.append(f"more of {', '.join(held[FREE])} {FREE}")
+        whether = "does not pay" if is_proven else "was not ruled out"
+        parts.append(f"more of {', '.join(held[FREE])} {FREE} and {whether}")
     return "; ".join(parts)
 
 

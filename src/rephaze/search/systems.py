@@ -53,9 +53,13 @@ def grid_of(settings: SearchSettings) -> AnyGrid:
     return SystemGrid(tuple(DesignGrid(one.scenario.space) for one in system_settings(settings)))
 
 
+def system_of_design(settings: SearchSettings, design: int) -> int:
+    """The number of a design's system in a search with systems."""
+    return design // DesignGrid(settings.scenario.space).num_points
+
+
 def settings_of_design(settings: SearchSettings, design: int | None) -> SearchSettings:
     """The search of a design's system; without systems, or without a design, the search as it is."""
-    grid = grid_of(settings) if settings.has_systems else None
-    if design is None or not isinstance(grid, SystemGrid):
+    if design is None or not settings.has_systems:
         return settings
-    return system_settings(settings)[grid.system_of(design)]
+    return system_settings(settings)[system_of_design(settings, design)]

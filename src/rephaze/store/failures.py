@@ -34,8 +34,8 @@ def reported(folder: Path, doing: str) -> Iterator[None]:
         yield
     except sqlite3.Error as error:
         code = getattr(error, "sqlite_errorcode", None)
-        if code is None and str(error).startswith("Could not decode"):  # of Python's own, without a code
-            code = sqlite3.SQLITE_CORRUPT
+        if code is None and isinstance(error, sqlite3.OperationalError):
+            code = sqlite3.SQLITE_CORRUPT  # Python's own finding: text that is none
         if code is None or code & 0xFF in _OURS:
             raise
         said = _SAID.get(code & 0xFF, "{}").format(_one_line(error))

@@ -51,6 +51,9 @@ def make_writable(connection: sqlite3.Connection, folder: Path) -> None:
             f"{folder}: the file system does not allow SQLite's write-ahead log; use a folder on a local disk"
         )
     connection.execute("PRAGMA synchronous = NORMAL")
+    # For the triggers that keep the digests: they live in memory, and see rows that others replace.
+    connection.execute("PRAGMA temp_store = MEMORY")
+    connection.execute("PRAGMA recursive_triggers = ON")
 
 
 def connect_to_read(folder: Path) -> sqlite3.Connection:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import operator
 import os
 import sqlite3
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from itertools import repeat
@@ -23,10 +23,11 @@ import numpy as np
 from rephaze.errors import RunError
 from rephaze.store.box_text import ranges_text
 from rephaze.store.difference import differences
+from rephaze.store.digests import RowWatch
 from rephaze.store.failures import reported
 from rephaze.store.lock import FolderLock
 from rephaze.store.opening import check_is_run, check_pages, connect, connect_to_read, make_writable
-from rephaze.store.reader import CHIP_FIELDS, SYSTEM_FIELDS, RunReader
+from rephaze.store.reader import CHIP_FIELDS, SYSTEM_FIELDS, RunReader, settings_digest
 from rephaze.store.record_json import canonical_text, json_text, to_json
 from rephaze.store.schema import DatabaseState, inspect, migrate
 from rephaze.types.boxes import ClosedBox, OpenBox
@@ -44,6 +45,11 @@ class RunStore(RunReader):
         """Wrap an open database; callers use ``create`` or ``resume``."""
         super().__init__(folder, connection)
         self._lock = lock
+        self._watch: RowWatch | None = None
+        self._session: int | None = None
+        self._now = ""
+        """When the transaction at hand began."""
+        self._elapsed_s: Callable[[], float] | None = None
 
     @classmethod
     def create(cls, folder: Path, settings: SearchSettings, versions: RunVersions) -> Self:
@@ -71,11 +77,14 @@ class RunStore(RunReader):
                 return store
             check_pages(store._connection, folder)
             store._check_unchanged(settings, versions)
+            if state is DatabaseState.CURRENT:
+                store.check_rows()
             make_writable(store._connection, folder)
             with store._transaction("open the run"):
                 if state is DatabaseState.OLDER:
                     migrate(store._connection)
-                store._add_session(versions)
+                store._watch_rows()
+                store._add_session(settings, versions)
         return store
 
     @classmethod
@@ -87,14 +96,20 @@ class RunStore(RunReader):
             if state is DatabaseState.EMPTY:
                 raise RunError(f"{folder}: holds no run yet: its search ended before its first record")
             make_writable(store._connection, folder)
-            if state is DatabaseState.OLDER:
-                with store._transaction("update the run to this format"):
+            with store._transaction("open the run"):
+                if state is DatabaseState.OLDER:
                     migrate(store._connection)
+                store._watch_rows()
         return store
 
     @classmethod
-    def read(cls, folder: Path) -> RunReader:
-        """The run in ``folder``, for reading only; a search may be recording to it meanwhile."""
+    def read(cls, folder: Path, *, whole: bool = False) -> RunReader:
+        """The run in ``folder``, for reading only; a search may be recording to it meanwhile.
+
+        Args:
+            folder: The run's folder.
+            whole: Raise ``RunError`` if the file or a row of it is not as it was recorded.
+        """
         check_is_run(folder)
         with reported(folder, "read the run"):
             connection = connect_to_read(folder)
@@ -106,11 +121,18 @@ class RunStore(RunReader):
                 connection.close()
                 raise
         if state is DatabaseState.CURRENT:
-            return RunReader(folder, connection)
+            reader = RunReader(folder, connection)
+            try:
+                if whole:
+                    reader.check_whole()
+            except BaseException:
+                reader.close()
+                raise
+            return reader
         connection.close()
         with cls._opened(folder) as store, store, store._transaction("update the run to this format"):
             migrate(store._connection)
-        return cls.read(folder)
+        return cls.read(folder, whole=whole)
 
     def close(self) -> None:
         """Fold the write-ahead log into the file and let other writers in; a second call does nothing."""
@@ -138,18 +160,41 @@ class RunStore(RunReader):
         make_writable(self._connection, self.folder)
         with self._transaction("begin the run") as connection:
             migrate(connection)
-            now = _now()
+            now = self._now
             connection.execute(
-                "INSERT INTO run (id, settings, versions, created_at, updated_at) VALUES (1, ?, ?, ?, ?)",
+                "INSERT INTO run (id, settings, versions, created_at, updated_at, num_sessions) "
+                "VALUES (1, ?, ?, ?, ?, 0)",
                 (canonical_text(to_json(settings)), canonical_text(to_json(versions)), now, now),
             )
-            self._add_session(versions)
+            self._watch_rows()
+            self._add_session(settings, versions)
 
-    def _add_session(self, versions: RunVersions) -> None:
+    def _watch_rows(self) -> None:
+        """Keep the chain of digests from now on; of a run without one it begins with the rows it has."""
+        self._watch = RowWatch(self._connection)
         self._connection.execute(
-            "INSERT INTO sessions (started_at, pid, versions) VALUES (?, ?, ?)",
-            (_now(), os.getpid(), canonical_text(to_json(versions))),
+            "UPDATE run SET digests_since = ?, num_sessions = (SELECT count(*) FROM sessions) "
+            "WHERE digests_since IS NULL",
+            (self._now,),
         )
+
+    def _add_session(self, settings: SearchSettings, versions: RunVersions) -> None:
+        cursor = self._connection.execute(
+            "INSERT INTO sessions (started_at, pid, versions, settings_digest, elapsed_s) VALUES (?, ?, ?, ?, ?)",
+            (
+                self._now,
+                os.getpid(),
+                canonical_text(to_json(versions)),
+                settings_digest(settings),
+                self.clock_s(),
+            ),
+        )
+        self._session = cursor.lastrowid
+        self._connection.execute("UPDATE run SET num_sessions = num_sessions + 1")
+
+    def keep_time(self, elapsed_s: Callable[[], float]) -> None:
+        """Have every transaction note what the run's clock shows, so that a killed session's time is not lost."""
+        self._elapsed_s = elapsed_s
 
     def _check_unchanged(self, settings: SearchSettings, versions: RunVersions) -> None:
         with self._reading():
@@ -168,15 +213,29 @@ class RunStore(RunReader):
     def _transaction(self, doing: str) -> Iterator[sqlite3.Connection]:
         with reported(self.folder, doing):
             self._connection.execute("BEGIN IMMEDIATE")
+            now = self._now = _now()
             try:
                 yield self._connection
-                self._connection.execute("UPDATE run SET updated_at = ?", (_now(),))
+                self._connection.execute("UPDATE run SET updated_at = ?", (now,))
+                if self._elapsed_s is not None:
+                    self._note_time(self._elapsed_s())
+                if self._watch is not None:
+                    self._watch.write(now)
                 self._connection.execute("COMMIT")
             except BaseException:
                 if self._connection.in_transaction:  # SQLite undoes it itself when the disk is full
                     with suppress(sqlite3.Error):
                         self._connection.execute("ROLLBACK")
+                if self._watch is not None:
+                    self._watch.undo()
                 raise
+            if self._watch is not None:
+                self._watch.keep()
+
+    def _note_time(self, elapsed_s: float) -> None:
+        self._connection.execute(
+            "UPDATE sessions SET elapsed_s = ? WHERE id = ?", (float(elapsed_s), self._session)
+        )
 
     def record_designs(self, chips: ChipTable, area_um2_c: FloatColumn) -> None:
         """Keep the enumerated space: design ``i`` is ``chips.chip(i)``.
@@ -217,8 +276,11 @@ class RunStore(RunReader):
                     rows,
                 )
 
-    def record_evaluations(self, evaluations: Iterable[Evaluation]) -> None:
-        """Keep evaluations in one transaction; a solved design is never replaced by a dropped one."""
+    def record_evaluations(self, evaluations: Iterable[Evaluation], step: Incumbent | None = None) -> None:
+        """Keep evaluations, and the new answer if one is among them, in one transaction.
+
+        A solved design is never replaced by a dropped one.
+        """
         rows = [
             (
                 document["design"],
@@ -239,6 +301,8 @@ class RunStore(RunReader):
                 WHERE excluded.is_exact >= evaluations.is_exact""",
                 rows,
             )
+            if step is not None:
+                self._add_incumbent(step)
 
     def record_boxes(self, closed: Iterable[ClosedBox], still_open: Iterable[OpenBox]) -> None:
         """Add closed boxes and keep what is open, in place of what was, in one transaction: together a cover."""
@@ -279,29 +343,36 @@ class RunStore(RunReader):
 
     def record_incumbent(self, incumbent: Incumbent) -> None:
         """Add one step to the history of the answer."""
-        with self._transaction("record the incumbent") as connection:
-            connection.execute(
-                "INSERT INTO incumbents (elapsed_s, objective, bound, design) VALUES (?, ?, ?, ?)",
-                (
-                    float(incumbent.elapsed_s),
-                    float(incumbent.objective),
-                    float(incumbent.bound),
-                    None if incumbent.design is None else operator.index(incumbent.design),
-                ),
-            )
+        with self._transaction("record the incumbent"):
+            self._add_incumbent(incumbent)
+
+    def _add_incumbent(self, incumbent: Incumbent) -> None:
+        self._connection.execute(
+            "INSERT INTO incumbents (elapsed_s, objective, bound, design) VALUES (?, ?, ?, ?)",
+            (
+                float(incumbent.elapsed_s),
+                float(incumbent.objective),
+                float(incumbent.bound),
+                None if incumbent.design is None else operator.index(incumbent.design),
+            ),
+        )
 
     def record_result(self, result: SearchResult) -> None:
         """Keep the answer, in place of an earlier one, and wait until the disk has it and all before it."""
         row = (str(result.status), float(result.objective), float(result.bound), json_text(to_json(result)))
         self._connection.execute("PRAGMA synchronous = FULL")
+        elapsed_s, self._elapsed_s = self._elapsed_s, None
         try:
             with self._transaction("record the result") as connection:
                 connection.execute(
                     "INSERT OR REPLACE INTO result (id, status, objective, bound, result, recorded_at) "
                     "VALUES (1, ?, ?, ?, ?, ?)",
-                    (*row, _now()),
+                    (*row, self._now),
                 )
+                # The very number the answer shows.
+                self._note_time(result.search_s)
         finally:
+            self._elapsed_s = elapsed_s
             self._connection.execute("PRAGMA synchronous = NORMAL")
 
     def record_known_chips(self, answers: Iterable[ChipAnswer]) -> None:

@@ -138,6 +138,25 @@ MIGRATIONS: tuple[Migration, ...] = (
             )""",
         ),
     ),
+    Migration(
+        name="digests and the run's clock",
+        statements=(
+            # One entry a table and transaction that changed it (store/digests.py).
+            """CREATE TABLE digests (
+                id INTEGER PRIMARY KEY,
+                recorded_at TEXT NOT NULL,
+                table_name TEXT NOT NULL,
+                num_rows INTEGER NOT NULL,
+                total TEXT NOT NULL,
+                chain TEXT NOT NULL
+            )""",
+            # Null: recorded without digests. What a session repeats tells an edit of the one from the other.
+            "ALTER TABLE run ADD COLUMN digests_since TEXT",
+            "ALTER TABLE run ADD COLUMN num_sessions INTEGER",
+            "ALTER TABLE sessions ADD COLUMN settings_digest TEXT",
+            "ALTER TABLE sessions ADD COLUMN elapsed_s REAL NOT NULL DEFAULT 0",
+        ),
+    ),
 )
 
 

@@ -48,7 +48,7 @@ class RecordedRun:
 
 def read_run(folder: Path) -> RecordedRun:
     """The settings and the answer in a run folder; ``SpecError`` while it has no answer."""
-    with RunStore.read(folder) as store:
+    with RunStore.read(folder, whole=True) as store:
         settings, result = store.info().settings, store.result()
     if result is None:
         raise SpecError("run", str(folder), "has no answer yet", "finish it with rephaze search --resume")

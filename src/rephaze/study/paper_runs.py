@@ -12,6 +12,7 @@ from typing import Any
 
 from rephaze.errors import RunError
 from rephaze.search.cosearch import run_search
+from rephaze.search.evaluator import Preparation
 from rephaze.search.progress import SearchProgress
 from rephaze.search.provenance import versions_of
 from rephaze.search.settings import resolve_settings
@@ -20,7 +21,8 @@ from rephaze.store.record_json import from_json, json_text, to_json
 from rephaze.store.run_store import RunStore
 from rephaze.study.comparison import RecordedRun, compare_baselines, own_settings
 from rephaze.study.sensitivity import KNOBS
-from rephaze.types.comparison import Comparison
+from rephaze.study.yardstick import Yardstick
+from rephaze.types.comparison import ChipAnswer, Comparison
 from rephaze.types.reproduction import SettingFindings
 from rephaze.types.search import SearchResult, SearchSettings, SearchStatus
 
@@ -82,13 +84,16 @@ class PaperRuns:
         """Until the time is up."""
         return max(self._ends_at - time.perf_counter(), 0.0)
 
-    def findings(self, setting: PaperSetting, models: Sequence[str], share: float) -> SettingFindings:
+    def findings(
+        self, setting: PaperSetting, models: Sequence[str], share: float, memory_bytes: int
+    ) -> SettingFindings:
         """One setting.
 
         Args:
             setting: Which.
             models: Zoo names.
             share: Of the time that is left.
+            memory_bytes: What suffices by the paper.
         """
         room = self._folder / setting.name.replace(", ", "-").replace(" ", "-")
         until_s = self.left_s * share
@@ -105,7 +110,13 @@ class PaperRuns:
             limit_s = left_s() / (len(models) - position)
             own[model] = self._searched(own_settings(settings, model), room / model, step, limit_s)
         comparison = self._compared(setting, settings, room, common)
-        return SettingFindings(name=setting.name, common=common, own=own, comparison=comparison)
+        return SettingFindings(
+            name=setting.name,
+            common=common,
+            own=own,
+            comparison=comparison,
+            with_published_memory=self._with_memory(settings, room, common, memory_bytes),
+        )
 
     def _searched(self, settings: SearchSettings, folder: Path, step: str, limit_s: float) -> SearchResult:
         """The recorded answer if it is proven; else the search, from the beginning or where it was left."""
@@ -145,6 +156,25 @@ class PaperRuns:
             settings, budget=max(setting.num_tried, 1), runs=[run], searching=setting.num_tried > 0, on_step=show
         )
         path.write_text(json_text({"estimator": estimator, "comparison": to_json(found)}), "utf-8")
+        return found
+
+    def _with_memory(
+        self, settings: SearchSettings, room: Path, common: SearchResult, memory_bytes: int
+    ) -> ChipAnswer | None:
+        """The common chip with less memory, if a plan of it takes more and sizes are free of everything else."""
+        takes_more = any(plan.hbm_bytes > memory_bytes for plan in common.plans)
+        if common.chip is None or not takes_more or not settings.scenario.space.hbm_bytes_options:
+            return None
+        chip = replace(common.chip, hbm_bytes=memory_bytes)
+        path, estimator = room / "memory.json", versions_of(settings).estimator
+        if path.exists():
+            document = json.loads(path.read_text("utf-8"))
+            kept = from_json(ChipAnswer, document["answer"])
+            if document["estimator"] == estimator and kept.chip == chip:
+                return kept
+        self._on_step(f"{room.name}, common chip with less memory", None)
+        found = Yardstick(Preparation(settings)).with_searched_plans(chip)
+        path.write_text(json_text({"estimator": estimator, "answer": to_json(found)}), "utf-8")
         return found
 
 

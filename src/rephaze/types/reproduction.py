@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from rephaze.types.comparison import Comparison, ExpertDegrees
+from rephaze.types.comparison import ChipAnswer, Comparison, ExpertDegrees
 from rephaze.types.search import SearchResult
 
 
@@ -34,6 +34,8 @@ class SettingFindings:
     """Of the models searched alone."""
     comparison: Comparison
     """TPUv4 and the common chip with the expert's and with the best plans, the gain by cause."""
+    with_published_memory: ChipAnswer | None = None
+    """The common chip with the memory the paper says suffices; None where none takes more, or sizes cost area."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -82,3 +82,28 @@ class RunInfo:
     updated_at: str
     num_sessions: int
     """How often it was started or resumed."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class RunSession:
+    """One start or resumption of a run."""
+
+    started_at: str
+    versions: RunVersions
+    settings_digest: str | None
+    """SHA-256 of the settings it was given; None in runs of older versions."""
+    elapsed_s: float
+    """What the run's clock showed when it last wrote, over all sessions; 0 in runs of older versions."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class RecordedDigests:
+    """What the chain of digests of a run says of its rows."""
+
+    since: str | None
+    """From when on rows were recorded with digests; None: by an older version, without any."""
+    num_digests: int
+    last: str
+    """The end of the chain: it changes with any row of the run."""
+    wrong: tuple[str, ...]
+    """Tables that are not as they were recorded; empty if all are."""

@@ -9,7 +9,7 @@ from itertools import product
 
 from rephaze.errors import SpecError
 from rephaze.types.checks import check_count, check_number
-from rephaze.units import GB, GHZ, MM2_PER_M2, USD_PER_MUSD, W_PER_MW
+from rephaze.units import GB, GHZ, W_PER_KW
 
 MAX_LINKS = 4096
 MAX_CHIPS = 2**24
@@ -169,8 +169,8 @@ class ChosenSystem:
     def bill_in_words(self) -> str:
         """What it takes, in a few words."""
         return (
-            f"{self.silicon_mm2 / MM2_PER_M2:.3g} m² of silicon, {self.power_w / W_PER_MW:.3g} MW at most, "
-            f"{self.cost_usd / USD_PER_MUSD:.3g} million dollars"
+            f"{self.silicon_mm2:,.0f} mm² of silicon, {self.power_w / W_PER_KW:,.1f} kW at most, "
+            f"{self.cost_usd:,.0f} dollars"
         )
 
 

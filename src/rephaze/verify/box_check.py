@@ -19,6 +19,7 @@ from rephaze.types.search import Evaluation, SearchResult
 from rephaze.types.verification import Check
 from rephaze.verify.box_claims import BoxClaims, wrong_sides
 from rephaze.verify.box_limits import limits_of
+from rephaze.verify.claims import Settled, wrong_claims
 from rephaze.verify.corner_bounds import CornerBounds
 from rephaze.verify.counts import wrong_scope
 from rephaze.verify.cover import Box, said, wrong_cover
@@ -39,6 +40,7 @@ class CoverCheck:
         evaluations: By design.
         closed: The closed boxes.
         still_open: The open ones.
+        is_old: Recorded by a version that noted less.
     """
 
     def __init__(
@@ -48,7 +50,10 @@ class CoverCheck:
         evaluations: Mapping[int, Evaluation],
         closed: Sequence[ClosedBox],
         still_open: Sequence[OpenBox],
+        *,
+        is_old: bool,
     ) -> None:
+        self.is_old = is_old
         self.evaluator, self.grid, self.result = evaluator, evaluator.grid, result
         self.evaluations, self.closed, self.still_open = evaluations, closed, still_open
         self.claims = BoxClaims(self.grid, closed, still_open, evaluations, result)
@@ -61,6 +66,7 @@ class CoverCheck:
         boxes: list[Box] = [*self.closed, *self.still_open]
         if not boxes and self.result.certificate.num_open == self.grid.num_points:
             yield checked("cover", 0, iter(()), "stopped before anything was opened")
+            yield self._claims(Settled(is_complete=False, open_bound=math.inf))
             return
         covers = checked(
             "cover", len(boxes), wrong_cover(self.grid.shape, boxes), "disjoint, every grid point once"
@@ -68,6 +74,8 @@ class CoverCheck:
         yield covers
         if not covers.passed:
             return  # positions that mean nothing are asked about no further
+        open_bound = max((box.upper for box in self.still_open), default=-math.inf)
+        yield self._claims(Settled(is_complete=not self.still_open, open_bound=open_bound))
         sides = checked(
             "array sides", len(boxes), wrong_sides(self.grid, boxes), "none spanned but 2^i and 3 * 2^i"
         )
@@ -78,7 +86,8 @@ class CoverCheck:
         yield checked(
             "open", len(self.still_open), self.claims.wrong_status(), "none above the bound of the answer"
         )
-        wrong = chain(self.claims.wrong_counts(), wrong_scope(self.result, self.evaluator.settings))
+        scope = wrong_scope(self.result, self.evaluator.settings, is_old=self.is_old)
+        wrong = chain(self.claims.wrong_counts(), scope)
         yield checked("certificate", len(boxes), wrong, "every grid point counted once")
         by_reason: dict[str, list[ClosedBox]] = {}
         for box in self.closed:
@@ -106,6 +115,11 @@ class CoverCheck:
         if left:
             on_progress(f"{len(left)} of {len(self.still_open)} open boxes")
             yield checked("left open", len(left), self._wrong_open(left), "none of their designs beats its bound")
+
+    def _claims(self, settled: Settled) -> Check:
+        settings = self.evaluator.settings
+        wrong = wrong_claims(self.result, settings, self.evaluations, settled, is_old=self.is_old, grid=self.grid)
+        return checked("claims", 1, wrong, f"{self.result.status}, as the record has it")
 
     def _sample(self, boxes: Sequence[BoxT], sample: int) -> list[BoxT]:
         """Random boxes, half of them by their size: one box may hold most designs."""

@@ -13,12 +13,13 @@ from itertools import chain
 import numpy as np
 
 from rephaze.measure.layer_bounds import CHUNK
-from rephaze.search.certificate import BOUNDS, account, drop_threshold
+from rephaze.search.certificate import BOUNDS, WITHIN, account, drop_threshold
 from rephaze.search.evaluator import SpaceEvaluator
 from rephaze.types.run_record import NOT_REMOVED, BoundTable
 from rephaze.types.search import Evaluation, SearchResult, SearchStatus
 from rephaze.types.verification import Check
-from rephaze.verify.counts import LEFT_OPEN, wrong_counts, wrong_scope
+from rephaze.verify.claims import Settled, wrong_claims
+from rephaze.verify.counts import LEFT_OPEN, wrong_bounds, wrong_counts, wrong_scope, wrong_within
 from rephaze.verify.findings import TOLERANCE, Wrong, checked
 
 
@@ -30,6 +31,7 @@ class DroppedDesigns:
         result: The recorded answer.
         evaluations: What was solved or dropped while being solved.
         table: The recorded bounds of all designs.
+        is_old: Recorded by a version that noted less.
     """
 
     def __init__(
@@ -38,7 +40,10 @@ class DroppedDesigns:
         result: SearchResult,
         evaluations: dict[int, Evaluation],
         table: BoundTable,
+        *,
+        is_old: bool,
     ) -> None:
+        self.is_old = is_old
         self.evaluator, self.settings, self.result = evaluator, evaluator.settings, result
         self.evaluations, self.table = evaluations, table
         is_stopped = result.status in (SearchStatus.FEASIBLE, SearchStatus.UNKNOWN)
@@ -50,24 +55,55 @@ class DroppedDesigns:
         if self.result.status is SearchStatus.UNKNOWN and not len(self.table):
             num_open, num_designs = self.result.certificate.num_open, self.evaluator.census.num_designs
             wrong = [] if num_open == num_designs else [f"{num_open} designs left open of {num_designs}"]
+            wrong += wrong_scope(self.result, self.settings, is_old=self.is_old)
             yield checked("certificate", num_designs, iter(wrong), "stopped before there was any bound")
+            nothing = Settled(is_complete=False, open_bound=math.inf)
+            claims = wrong_claims(self.result, self.settings, self.evaluations, nothing, is_old=self.is_old)
+            yield checked("claims", 1, claims, "nothing is known")
             return
         coarse_d = self.evaluator.coarse()
         threshold = drop_threshold(self.result.objective, self.settings.exhaustive)
         unsolved = [d for d in range(len(coarse_d)) if d not in self.evaluations]
         left_open = self._left_open()
-        to_refine = [d for d in unsolved if coarse_d[d] >= threshold and coarse_d[d] > 0 and d not in left_open]
-        refined: dict[int, float] = {}
+        # Near the best a bound counts that drops a design: all within reach of the widest count are looked at.
+        lowest = self.result.objective * (1 - max(WITHIN.values())) if self.result.design is not None else 0.0
+        to_refine = [d for d in unsolved if coarse_d[d] > 0 and coarse_d[d] >= min(threshold, lowest)]
+        near: dict[int, float] = {}
         for start in range(0, len(to_refine), CHUNK):
             chunk = to_refine[start : start + CHUNK]
             bounds = self.evaluator.refined(chunk, self.evaluator.unit_bounds(chunk))
-            refined |= dict(zip(chunk, np.minimum(bounds, coarse_d[chunk]).tolist(), strict=True))
+            near |= dict(zip(chunk, np.minimum(bounds, coarse_d[chunk]).tolist(), strict=True))
+        refined = {d: bound for d, bound in near.items() if coarse_d[d] >= threshold and d not in left_open}
         derived = account(coarse_d, refined, self.evaluations, threshold)
+        open_d = derived.is_open_d
+        bound_of = dict(zip(self.table.design_c.tolist(), self.table.bound_c.tolist(), strict=True))
+        settled = Settled(
+            is_complete=not open_d.any(),
+            open_bound=max(
+                (bound_of.get(d, math.inf) for d in np.flatnonzero(open_d).tolist()), default=-math.inf
+            ),
+        )
+        yield checked(
+            "claims",
+            1,
+            wrong_claims(self.result, self.settings, self.evaluations, settled, is_old=self.is_old),
+            f"{self.result.status}, as the record has it",
+        )
         yield checked(
             "certificate",
             self.result.certificate.num_designs,
-            chain(wrong_counts(self.result, self.table, derived), wrong_scope(self.result, self.settings)),
+            chain(
+                wrong_counts(self.result, self.table, derived),
+                wrong_scope(self.result, self.settings, is_old=self.is_old),
+                () if self.is_old else wrong_within(self.result, coarse_d, near, self.evaluations),
+            ),
             "every design counted once, by the bound that drops it",
+        )
+        yield checked(
+            "recorded bounds",
+            len(self.table),
+            () if self.is_old else wrong_bounds(self.table, coarse_d, refined, self.evaluations, derived),
+            "each that of its kind",
         )
         kinds = {
             name: np.flatnonzero(derived.removed_by_d == position).tolist()

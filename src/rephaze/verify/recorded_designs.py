@@ -52,17 +52,17 @@ class ListedDesigns:
     def wrong_records(
         self, stored: Stored | None, numbers: Sequence[int], evaluations: Mapping[int, Evaluation]
     ) -> Wrong:
-        """Designs left out or of another area; numbers are positions."""
-        del numbers, evaluations
+        """Designs left out, or that the space has another chip for; numbers are positions."""
+        del evaluations
         if stored is None:
             if self.census.num_designs:
                 yield "no designs are recorded"
             return
-        area_um2_d = stored[1]
-        if len(area_um2_d) != self.census.num_designs:
-            yield f"{len(area_um2_d)} designs recorded, the space has {self.census.num_designs}"
-        elif (area_um2_d != self.census.area_um2_c).any():
-            yield f"design {int(np.argmax(area_um2_d != self.census.area_um2_c))} has another area"
+        if list(numbers) != list(range(self.census.num_designs)):
+            yield f"{len(numbers)} designs recorded, or of other numbers; the space has {self.census.num_designs}"
+            return
+        is_other_c = _is_other(stored, (self.census.chips, self.census.area_um2_c))
+        yield from (f"design {c} has another chip" for c in np.flatnonzero(is_other_c).tolist())
 
 
 class GridDesigns:
@@ -88,10 +88,15 @@ class GridDesigns:
         if stored is None or outside or not numbers:
             return
         at_cf = np.array([self.grid.position_of(design) for design in numbers], dtype=np.int64)
-        chips, area_um2_c = self.grid.chips(at_cf), self.grid.area_um2(at_cf)
-        is_other_c = stored[1] != area_um2_c
-        for field in fields(ChipTable):
-            is_other_c |= getattr(stored[0], field.name) != getattr(chips, field.name)
+        is_other_c = _is_other(stored, (self.grid.chips(at_cf), self.grid.area_um2(at_cf)))
         yield from (f"design {numbers[c]} has another chip" for c in np.flatnonzero(is_other_c).tolist())
         is_none_c = ~self.limits.is_design(at_cf)
         yield from (f"design {numbers[c]} breaks a limit" for c in np.flatnonzero(is_none_c).tolist())
+
+
+def _is_other(stored: Stored, due: Stored) -> NDArray[np.bool_]:
+    """Which chips differ in any field or in their area."""
+    found: NDArray[np.bool_] = stored[1] != due[1]
+    for field in fields(ChipTable):
+        found = found | (getattr(stored[0], field.name) != getattr(due[0], field.name))
+    return found

@@ -21,6 +21,8 @@ from rephaze.types.run_record import NOT_REMOVED
 from rephaze.types.search import SearchStatus, Unsettled
 from rephaze.types.stopping import StoppedError, StopSignal
 from rephaze.verify.run_check import verify_run
+from tests.property.box_cases import slow_start
+from tests.tampering import runs as tampering_runs
 
 _path = Path(__file__).parents[2] / "property" / "search_cases.py"
 _spec = importlib.util.spec_from_file_location("search_cases", _path)
@@ -202,3 +204,30 @@ def test_two_processes_keep_to_the_limit_too(asked, whole):
     assert time.perf_counter() - began < 0.5 + base.STOP_GRACE_S + 10.0
     assert found.bound >= whole.objective >= found.objective
     assert accounted(found.certificate) == found.certificate.num_designs
+
+
+@pytest.mark.parametrize("method", ["list", "boxes"])
+def test_a_resumed_run_shows_nothing_worse_and_its_clock_goes_on(method, tmp_path):
+    settings, shown = tampering_runs.settings_of(method), []
+    with slow_start():
+        before = run_search(
+            settings, folder=tmp_path / "run", on_progress=shown.append, should_stop=lambda: _has_answer(shown)
+        )
+        assert before.status is SearchStatus.FEASIBLE
+        assert "does not pay" not in before.certificate.binding
+        last, again = shown[-1], []
+        after = run_search(settings, folder=tmp_path / "run", resume=True, on_progress=again.append)
+    assert after.status is SearchStatus.OPTIMAL
+    for earlier, later in itertools.pairwise([last, *again]):
+        assert later.objective >= earlier.objective
+        assert later.bound <= earlier.bound
+        assert later.elapsed_s >= earlier.elapsed_s
+    assert after.search_s > before.search_s
+    with RunStore.read(tmp_path / "run") as store:
+        steps = store.incumbents()
+    assert len({step.design for step in steps}) == len(steps)
+    assert [step.objective for step in steps] == sorted(step.objective for step in steps)
+
+
+def _has_answer(shown):
+    return bool(shown) and shown[-1].objective > 0

@@ -16,6 +16,7 @@ from rephaze.store.export import FileFormat, export_table
 from rephaze.store.tables import TableName, flat_table
 from rephaze.types.boxes import ClosedBox, OpenBox
 from rephaze.types.run_record import Incumbent
+from rephaze.types.system import ListedSystem
 
 CSV, PARQUET = FileFormat.CSV, FileFormat.PARQUET
 TRICKY = '=1+2, "quoted"\nnext line; -inf'
@@ -33,6 +34,16 @@ def filled(store, settings, make_evaluation, make_bounds):
         [ClosedBox(first=(0,) * 7, last=(1, 2, 0, 3, 0, 1, 0), bound=5.0, closed_by="layer bounds")],
         [OpenBox(first=(2,) + (0,) * 6, last=(3,) + (0,) * 6, upper=math.inf, bounded_by="", times=())],
     )
+    one = ListedSystem(
+        clock_hz=1e9,
+        hbm="hbm3",
+        hbm_layers=8,
+        num_inside_links=4.0,
+        num_outside_links=2.0,
+        node_size=8,
+        num_chips=64,
+    )
+    store.record_systems([one])
     store.record_incumbent(Incumbent(elapsed_s=0.1, objective=-math.inf, bound=math.inf, design=None))
     return store
 

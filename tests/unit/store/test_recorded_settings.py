@@ -5,7 +5,6 @@
 
 import json
 import re
-import sqlite3
 from importlib.resources import files
 from pathlib import Path
 
@@ -15,10 +14,10 @@ from rephaze.errors import RunError
 from rephaze.search.settings import resolve_settings
 from rephaze.store.record_json import canonical_text, from_json, to_json
 from rephaze.store.run_store import RunStore
-from rephaze.store.schema import DB_NAME
 from rephaze.types.graph import AttentionKind
 from rephaze.types.placement import Recompute
 from rephaze.types.search import SearchSettings
+from tests.kits.old_runs import as_format, edited
 
 DATA = Path(__file__).parents[2] / "data"
 CHANGES = {
@@ -52,15 +51,13 @@ def resolved(scenario, tmp_path):
 def old_run(folder, settings, versions, recorded):
     """A run whose database has the recorded text, not what this version would write."""
     RunStore.create(folder, settings, versions).close()
+    as_format(folder, 3)
     write_settings(folder, recorded)
     return folder
 
 
 def write_settings(folder, text):
-    connection = sqlite3.connect(folder / DB_NAME)
-    connection.execute("UPDATE run SET settings = ?", (text,))
-    connection.commit()
-    connection.close()
+    edited(folder, "UPDATE run SET settings = ?", parameters=(text,))
 
 
 def test_the_text_is_still_the_same_to_the_byte(recorded, resolved):

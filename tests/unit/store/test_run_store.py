@@ -19,6 +19,7 @@ from rephaze.store.run_store import RunStore
 from rephaze.types.comparison import ChipAnswer
 from rephaze.types.run_record import NOT_REMOVED, BoundTable, Incumbent
 from rephaze.types.search import Certificate, SearchResult, SearchStatus
+from tests.kits.old_runs import as_format
 
 
 def one_line(error):
@@ -392,10 +393,9 @@ def test_known_chips_are_added_after_the_search_and_replaced_by_name(folder, sto
         assert reader.info().num_sessions == 1  # looking at chips is no session of the search
 
 
-def test_a_run_of_the_first_format_can_be_annotated(folder, settings, versions, make_evaluation, monkeypatch):
-    with monkeypatch.context() as earlier:
-        earlier.setattr(schema, "MIGRATIONS", schema.MIGRATIONS[:1])
-        RunStore.create(folder, settings, versions).close()
+def test_a_run_of_the_first_format_can_be_annotated(folder, settings, versions, make_evaluation):
+    RunStore.create(folder, settings, versions).close()
+    as_format(folder, 1)
     with RunStore.annotate(folder) as opened:
         opened.record_known_chips([known("tpuv4", make_evaluation(1).plans[0])])
         assert len(opened.known_chips()) == 1

@@ -105,6 +105,24 @@ def test_verdicts_follow_the_figures(kept):
     assert not verdict("large tensor cores", setting=small)
 
 
+def test_memory_suffices_if_hardly_anything_is_lost_without_more(kept):
+    _, found = kept
+    (setting,) = found.settings
+    (plan,) = setting.common.plans
+    large = replace(setting, common=replace(setting.common, plans=(replace(plan, hbm_bytes=80 * 2**30),)))
+
+    def check(factor):
+        plans = (replace(plan, samples_per_s=factor * plan.samples_per_s),)
+        less = replace(setting.comparison.references[0].answer, plans=plans)
+        checks = checked_claims(replace(large, with_published_memory=less), found.claims)
+        return next(one for one in checks if one.claim == "memory suffices")
+
+    assert check(0.99).holds
+    assert not check(0.9).holds
+    assert "no model loses more than 10.0%" in check(0.9).found
+    assert not next(one for one in checked_claims(large, found.claims) if one.claim == "memory suffices").holds
+
+
 def test_without_a_chip_there_is_one_line_with_the_reason(kept):
     _, found = kept
     (setting,) = found.settings

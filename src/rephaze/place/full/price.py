@@ -38,6 +38,11 @@ def price_full_plan(problem: FullProblem, graph: FullGraph, plan: FullPlan) -> F
     )
 
 
+def full_plan_time(problem: FullProblem, graph: FullGraph, plan: FullPlan) -> FullTime:
+    """The plan's time alone."""
+    return _Pricer(problem, graph, plan).time()
+
+
 @dataclass(frozen=True, slots=True)
 class _Layer:
     """A layer of a stage: what it holds there, and its times at the stage's point of ``keep``."""

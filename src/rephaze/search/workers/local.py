@@ -5,11 +5,14 @@ from __future__ import annotations
 import math
 import os
 import signal
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor, Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
 from multiprocessing import get_context, parent_process
 from threading import Thread
+from types import ModuleType
 from typing import Any, TypeVar
 
 from rephaze.errors import RunError
@@ -60,9 +63,10 @@ class LocalProcesses:
         try:
             # Each worker compiles (or loads) other kernels; all find the rest in the cache afterwards.
             model = settings.scenario.placement_model
-            self._warming = [
-                self._pool.submit(warm_part, number % NUM_PARTS, model) for number in range(num_workers)
-            ]
+            with _without_main():
+                self._warming = [
+                    self._pool.submit(warm_part, number % NUM_PARTS, model) for number in range(num_workers)
+                ]
         finally:
             signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
@@ -137,6 +141,21 @@ class LocalProcesses:
                 if self._patience.stop.is_over():
                     self._order.value = STOP
                 self._patience.check()
+
+
+@contextmanager
+def _without_main() -> Iterator[None]:
+    """Have processes start without running the caller's script: they need nothing of it.
+
+    A process that is spawned imports the main module of its parent first. A script without a main guard would so
+    start its search once more in every worker.
+    """
+    main = sys.modules["__main__"]
+    sys.modules["__main__"] = ModuleType("__main__")
+    try:
+        yield
+    finally:
+        sys.modules["__main__"] = main
 
 
 _worker: InProcess | None = None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import zip_longest
 
 from rephaze.errors import UnsupportedError
@@ -11,6 +11,10 @@ from rephaze.types.graph import Affine
 from rephaze.workload.extract.trace import Trace, TracedOp, TracedTensor
 
 ONE = Affine(1)
+
+
+class DifferentOperatorsError(UnsupportedError):
+    """The number of samples decides which operators run, as where a model goes through them one by one."""
 
 
 @dataclass(slots=True)
@@ -39,6 +43,41 @@ def affine_product(factors: Iterable[Affine]) -> Affine:
                 "a tensor grows with the square of the microbatch; only work in proportion to it is handled"
             )
     return Affine(const) if varying is None else varying.times(const)
+
+
+def without_comparisons(first: Trace, second: Trace, third: Trace) -> tuple[Trace, Trace, Trace]:
+    """The traces without comparisons of every sample with every other that nothing else is made from.
+
+    Models of images and texts return them beside what they compare; they grow with the square of the microbatch.
+    """
+    if any(len(one.tensors) != len(first.tensors) or len(one.ops) != len(first.ops) for one in (second, third)):
+        return first, second, third
+    squares = {
+        number
+        for number, (one, two) in enumerate(zip(first.tensors, second.tensors, strict=True))
+        if sum(a != b for a, b in zip(one.shape, two.shape, strict=False)) > 1
+    }
+    dead = {n for n, op in enumerate(first.ops) if op.outputs and squares.issuperset(op.outputs)}
+    if not dead or any(squares.intersection(op.inputs) for n, op in enumerate(first.ops) if n not in dead):
+        return first, second, third
+    return tuple(_without(trace, dead, squares) for trace in (first, second, third))  # type: ignore[return-value]
+
+
+def _without(trace: Trace, dead: set[int], squares: set[int]) -> Trace:
+    return Trace(
+        microbatch=trace.microbatch,
+        tensors=[
+            replace(t, shape=(), num_distinct=1, storage_bytes=0) if n in squares else t
+            for n, t in enumerate(trace.tensors)
+        ],
+        ops=[op for n, op in enumerate(trace.ops) if n not in dead],
+        saved=[
+            replace(kept, num_ops_before=kept.num_ops_before - sum(n < kept.num_ops_before for n in dead))
+            for kept in trace.saved
+            if kept.tensor not in squares
+        ],
+        inputs=trace.inputs,
+    )
 
 
 def merge(first: Trace, second: Trace) -> AffineTrace:
@@ -90,7 +129,7 @@ def _refuse_different(first: Trace, second: Trace) -> None:
         if not same:
             names = [op.target if op is not None else "nothing" for op in (one, two)]
             where = (one or two).module or "the model"
-            raise UnsupportedError(
+            raise DifferentOperatorsError(
                 f"the model runs different operators for {first.microbatch} and {second.microbatch} samples: "
                 f"number {number} in {where} is {names[0]} and {names[1]}"
             )

@@ -45,6 +45,10 @@ VIEW = frozenset(
         "empty_strided",
         "new_empty",
         "new_empty_strided",
+        "_conj",
+        "alias",
+        "resize_",
+        "lift",
     ]
 )
 GATHER = frozenset(
@@ -68,8 +72,21 @@ GATHER = frozenset(
         "index_fill",
         "gather_backward",
         "index_select_backward",
+        "masked_scatter",
+        "masked_scatter_",
+        "masked_scatter_backward",
+        "masked_select",
+        "grid_sampler_2d",
+        "grid_sampler_2d_backward",
+        "take",
+        "put",
+        "nonzero",
+        "repeat_interleave",
+        "_unique2",
     ]
 )
+
+_UPSAMPLED = ("bilinear2d", "bicubic2d", "nearest2d", "nearest1d", "linear1d", "trilinear3d")
 
 # ATen name to cost rule. In-place operators (with a trailing underscore) share the rule of the plain one.
 _FUNCTION_OF = {
@@ -150,6 +167,8 @@ _FUNCTION_OF = {
         "compare",
     ),
     **dict.fromkeys(["bitwise_not", "isin", "isinf", "isnan", "any", "all"], "compare"),
+    **dict.fromkeys(["_is_all_true", "_is_any_true", "logical_xor", "bitwise_xor", "isfinite"], "compare"),
+    **dict.fromkeys(["searchsorted", "bucketize", "heaviside"], "compare"),
     **dict.fromkeys(
         [
             "zeros",
@@ -197,7 +216,28 @@ _FUNCTION_OF = {
     **dict.fromkeys(["var_mean", "std"], "var"),
     **dict.fromkeys(["prod", "histc", "bincount", "cumprod", "norm", "linalg_vector_norm"], "sum"),
     **dict.fromkeys(["tan", "atan", "atan2", "sinh", "cosh"], "sin"),
-    **dict.fromkeys(["polar"], "cos"),
+    **dict.fromkeys(["polar", "asin", "acos", "view_as_complex_copy"], "cos"),
+    **dict.fromkeys(["trunc", "frac"], "floor"),
+    **dict.fromkeys(["logaddexp", "logit", "log_sigmoid_forward", "xlogy", "logcumsumexp"], "log"),
+    **dict.fromkeys(["log_sigmoid_backward"], "sigmoid_backward"),
+    **dict.fromkeys(["cummax", "cummin", "median", "kthvalue"], "max"),
+    **dict.fromkeys(["sgn"], "sign"),
+    **dict.fromkeys(
+        ["diag_embed", "diagonal_backward", "diagonal_copy", "pixel_shuffle", "pixel_unshuffle"], "copy"
+    ),
+    **dict.fromkeys(["diagonal_scatter", "as_strided_scatter", "complex", "reflection_pad1d"], "copy"),
+    **dict.fromkeys(["reflection_pad1d_backward", "reflection_pad2d", "reflection_pad2d_backward"], "copy"),
+    **dict.fromkeys(
+        ["replication_pad1d", "replication_pad1d_backward", "conj_physical", "im2col", "col2im"], "copy"
+    ),
+    **dict.fromkeys(["replication_pad2d", "replication_pad2d_backward", "_conj_physical"], "copy"),
+    **dict.fromkeys(["exponential", "randperm", "log_normal", "geometric"], "random"),
+    **dict.fromkeys(["huber_loss", "l1_loss", "soft_margin_loss"], "mse_loss"),
+    **dict.fromkeys(["huber_loss_backward", "soft_margin_loss_backward"], "mse_loss_backward"),
+    **dict.fromkeys(["binary_cross_entropy"], "log_softmax"),
+    **dict.fromkeys(["binary_cross_entropy_backward"], "log_softmax_backward"),
+    **dict.fromkeys(["argsort", "msort"], "sort"),
+    **dict.fromkeys(["scan", "scan_backward"], "cumsum"),
     "_softmax": "softmax",
     "_safe_softmax": "softmax",
     "_softmax_backward_data": "softmax_backward",
@@ -233,6 +273,12 @@ _FUNCTION_OF = {
     "avg_pool2d_backward": "pool_backward",
     "_adaptive_avg_pool2d": "pool",
     "_adaptive_avg_pool2d_backward": "pool_backward",
+    **dict.fromkeys(["avg_pool1d", "avg_pool3d", "adaptive_max_pool2d", "upsample_linear1d"], "pool"),
+    **dict.fromkeys(["upsample_nearest1d", "upsample_trilinear3d", "_upsample_bilinear2d_aa"], "pool"),
+    **dict.fromkeys(["_upsample_bicubic2d_aa", "_adaptive_avg_pool3d", "max_pool3d_with_indices"], "pool"),
+    **dict.fromkeys([f"upsample_{kind}_backward" for kind in _UPSAMPLED], "pool_backward"),
+    **dict.fromkeys(["_upsample_bilinear2d_aa_backward", "_upsample_bicubic2d_aa_backward"], "pool_backward"),
+    **dict.fromkeys(["avg_pool3d_backward", "_adaptive_avg_pool3d_backward"], "pool_backward"),
     "upsample_bilinear2d": "pool",
     "upsample_bicubic2d": "pool",
     "upsample_nearest2d": "pool",
@@ -250,7 +296,7 @@ def kind_of(target: str) -> OpKind | None:
     """What an operator such as ``aten.mm`` is, or None if it is not in the map."""
     namespace, _, name = target.partition(".")
     if namespace == "rephaze":
-        return OpKind.ATTENTION
+        return OpKind.VECTOR if name in _FUNCTION_OF else OpKind.ATTENTION
     if name in GEMM:
         return OpKind.GEMM
     if name in VIEW:

@@ -7,7 +7,13 @@ from typing import Any
 from rephaze.errors import SpecError, UnsupportedError
 from rephaze.types.checks import check_choice, check_count
 from rephaze.types.graph import ModelGraph
-from rephaze.workload.extract.affine import AffineTrace, check_against, merge
+from rephaze.workload.extract.affine import (
+    AffineTrace,
+    DifferentOperatorsError,
+    check_against,
+    merge,
+    without_comparisons,
+)
 from rephaze.workload.extract.aten import refuse_unknown
 from rephaze.workload.extract.blocks import Stack, find_stacks, only_traced_blocks, uncut
 from rephaze.workload.extract.config_source import source_from_config
@@ -15,6 +21,7 @@ from rephaze.workload.extract.function_source import source_from_function
 from rephaze.workload.extract.hugging_face import plain_masks, quiet_library
 from rephaze.workload.extract.partition import partition
 from rephaze.workload.extract.record import record_step
+from rephaze.workload.extract.scans import loops_as_scans
 from rephaze.workload.extract.source import Source, require_torch
 from rephaze.workload.extract.trace import Trace
 from rephaze.workload.extract.whole_model import whole_model
@@ -48,7 +55,8 @@ def extract_config(
     require_torch()
     with quiet_library(), plain_masks():
         source = source_from_config(config, name=name, seq_len=seq_len, dtype=dtype, attention=attention)
-        return extract_source(source, dtype=dtype, attention=attention, training=training)
+        with loops_as_scans(source.module):
+            return extract_source(source, dtype=dtype, attention=attention, training=training)
 
 
 def extract_function(
@@ -71,6 +79,7 @@ def extract_source(source: Source, *, dtype: str, attention: str, training: bool
             raise
         stacks = uncut(stacks)
         trace, first = _affine_trace(source, stacks, attention, training)
+    stacks = _that_ran(first, stacks)
     refuse_unknown(op.target for op in trace.ops)
     return whole_model(
         source,
@@ -87,6 +96,17 @@ def _affine_trace(
     source: Source, stacks: tuple[Stack, ...], attention: str, training: bool
 ) -> tuple[AffineTrace, Trace]:
     """The affine trace and the first of those it was made from, which tells what autograd kept."""
+    if source.makes_constants_by_sample:
+        return _affine_trace_of(source, stacks, attention, training, folded=True)
+    try:
+        return _affine_trace_of(source, stacks, attention, training, folded=False)
+    except DifferentOperatorsError:
+        return _affine_trace_of(source, stacks, attention, training, folded=True)
+
+
+def _affine_trace_of(
+    source: Source, stacks: tuple[Stack, ...], attention: str, training: bool, *, folded: bool
+) -> tuple[AffineTrace, Trace]:
     with only_traced_blocks(source.module, stacks):
         traces = [
             record_step(
@@ -95,12 +115,22 @@ def _affine_trace(
                 microbatch=microbatch,
                 attention=attention,
                 training=training,
+                known=source.known,
+                folded=folded,
             )
             for microbatch in (*FITTED_MICROBATCHES, CHECKED_MICROBATCH)
         ]
-    merged = merge(traces[0], traces[1])
-    check_against(merged, traces[2])
-    return merged, traces[0]
+    first, second, third = without_comparisons(*traces)
+    merged = merge(first, second)
+    check_against(merged, third)
+    return merged, first
+
+
+def _that_ran(trace: Trace, stacks: tuple[Stack, ...]) -> tuple[Stack, ...]:
+    """Stacks of which every traced block ran; others (a tower the inputs did not reach) are no layers."""
+    modules = {op.module for op in trace.ops}
+    prefixes = {".".join(parts[:n]) for parts in (m.split(".") for m in modules) for n in range(1, len(parts) + 1)}
+    return tuple(s for s in stacks if all(f"{s.path}.{k}" in prefixes for k in range(len(s.traced))))
 
 
 def _check(attention: str, seq_len: int | None) -> None:

@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
+from rephaze.errors import UnsupportedError
 from rephaze.workload.extract.substitutes import eager_attention, fused_attention
 
 if TYPE_CHECKING:
@@ -58,16 +59,15 @@ def _fused(
     **kwargs: Any,
 ) -> tuple[Tensor, None]:
     bias = attention_mask if position_bias is None else position_bias
+    num_packed = _num_packed(query, kwargs)
     out = fused_attention(
-        query,
-        key,
-        value,
+        *(_unpacked(tensor, num_packed) for tensor in (query, key, value)),
         bias,
         dropout_p=dropout,
         is_causal=_is_causal(module, kwargs, query, key),
         window_len=int(kwargs.get("sliding_window") or 0),
     )
-    return out.transpose(1, 2), None
+    return _packed(out, num_packed).transpose(1, 2), None
 
 
 def _eager(
@@ -81,16 +81,40 @@ def _eager(
     **kwargs: Any,
 ) -> tuple[Tensor, None]:
     bias = attention_mask if position_bias is None else position_bias
+    num_packed = _num_packed(query, kwargs)
     out = eager_attention(
-        query,
-        key,
-        value,
+        *(_unpacked(tensor, num_packed) for tensor in (query, key, value)),
         bias,
         dropout_p=dropout,
         is_causal=_is_causal(module, kwargs, query, key),
         enable_gqa=True,
     )
-    return out.transpose(1, 2).contiguous(), None
+    return _packed(out, num_packed).transpose(1, 2).contiguous(), None
+
+
+def _num_packed(query: Tensor, kwargs: dict[str, Any]) -> int:
+    """Sequences (images, windows of them) that lie behind each other in one; 1 if they do not."""
+    ends = kwargs.get("cu_seq_lens_q")
+    if ends is None or query.shape[0] != 1:
+        return 1
+    count = int(ends.shape[0]) - 1
+    if query.shape[2] % count:
+        raise UnsupportedError(
+            f"{query.shape[2]} patches lie in {count} windows of different size; they must be alike"
+        )
+    return count
+
+
+def _unpacked(tensor: Tensor, count: int) -> Tensor:
+    """(1, heads, all tokens, dim) as (sequences, heads, tokens, dim)."""
+    if count == 1:
+        return tensor
+    _, heads, length, dim = tensor.shape
+    return tensor.reshape(heads, count, length // count, dim).transpose(0, 1)
+
+
+def _packed(tensor: Tensor, count: int) -> Tensor:
+    return tensor if count == 1 else tensor.transpose(0, 1).flatten(1, 2)[None]
 
 
 @contextmanager
@@ -110,12 +134,14 @@ def _blank_mask(
     q_length: int,
     kv_length: int,
     dtype: torch.dtype,
+    batch_size: int = 1,
     device: torch.device | str = "meta",
     **_kwargs: Any,
 ) -> Tensor:
     import torch
 
-    return torch.zeros((1, 1, q_length, kv_length), dtype=dtype, device=device)
+    # The same for every sample; some models want to see it for each.
+    return torch.zeros((1, 1, q_length, kv_length), dtype=dtype, device=device).expand(batch_size, -1, -1, -1)
 
 
 def _no_mask(*_args: Any, **_kwargs: Any) -> None:

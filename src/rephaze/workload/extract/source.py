@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import importlib.util
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from rephaze.errors import MissingExtraError, SpecError
 from rephaze.types.checks import did_you_mean
+from rephaze.workload.extract.known_values import KnownValues
 
 if TYPE_CHECKING:
     import torch
@@ -27,6 +28,10 @@ class Source:
     """Inputs for a given microbatch size, on the meta device."""
     seq_len: int
     config_hash: str
+    known: KnownValues = field(default_factory=KnownValues)
+    """Values of the batch and of constants."""
+    makes_constants_by_sample: bool = False
+    """Whether constants are made sample by sample, such as positions of patches: they are taken as given."""
 
 
 def require_torch(needs_transformers: bool = True) -> None:

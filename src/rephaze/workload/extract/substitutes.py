@@ -11,6 +11,8 @@ from collections.abc import Callable
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
+from rephaze.workload.extract.known_values import KnownValues, value_questions
+
 if TYPE_CHECKING:
     from torch import Tensor
     from torch.overrides import TorchFunctionMode
@@ -18,7 +20,7 @@ if TYPE_CHECKING:
 # A module-level class cannot derive from a torch class here: torch is imported when a trace starts.
 
 
-def substitutes(attention: str) -> TorchFunctionMode:
+def substitutes(attention: str, known: KnownValues) -> TorchFunctionMode:
     """A torch-function mode, to be entered around a module's forward and backward."""
     import torch
     from torch.overrides import TorchFunctionMode
@@ -29,6 +31,8 @@ def substitutes(attention: str) -> TorchFunctionMode:
         torch.nn.functional.scaled_dot_product_attention: (
             fused_attention if attention == "fused" else eager_attention
         ),
+        **value_questions(known),
+        **_joined_again(),
     }
 
     class Mode(TorchFunctionMode):
@@ -38,6 +42,60 @@ def substitutes(attention: str) -> TorchFunctionMode:
             return replacements.get(func, func)(*args, **(kwargs or {}))
 
     return Mode()
+
+
+def _joined_again() -> dict[Callable[..., Any], Callable[..., Any]]:
+    """Cutting a tensor into its samples, and joining the pieces again: no work, so that none is recorded.
+
+    Models with images cut features by sample only to join them; the number of pieces would be that of samples.
+    """
+    import torch
+
+    pieces: list[tuple[tuple[Tensor, ...], Tensor, bool]] = []
+
+    def cutting(cut: Callable[..., Any], drops_axis: bool) -> Callable[..., Any]:
+        def run(tensor: Tensor, *args: Any, **kwargs: Any) -> Any:
+            made = cut(tensor, *args, **kwargs)
+            dim = kwargs.get("dim", args[-1] if len(args) > (0 if drops_axis else 1) else 0)
+            if dim == 0 and isinstance(made, tuple | list):
+                made = tuple(made)
+                pieces.append((made, tensor, drops_axis))
+            return made
+
+        return run
+
+    def source_of(tensors: Any) -> tuple[Tensor, bool] | None:
+        for made, source, drops_axis in pieces:
+            if len(made) == len(tensors) and all(a is b for a, b in zip(made, tensors, strict=True)):
+                return source, drops_axis
+        return None
+
+    def cat(tensors: Any, dim: int = 0, *, axis: int | None = None, **kwargs: Any) -> Any:
+        dim = dim if axis is None else axis
+        found = source_of(tensors) if dim == 0 and isinstance(tensors, tuple | list) else None
+        if found is None:
+            return torch.cat(tensors, dim=dim, **kwargs)
+        source, drops_axis = found
+        return source.flatten(0, 1) if drops_axis else source
+
+    def stack(tensors: Any, dim: int = 0, **kwargs: Any) -> Any:
+        found = source_of(tensors) if dim == 0 and isinstance(tensors, tuple | list) else None
+        if found is None or not found[1]:
+            return torch.stack(tensors, dim=dim, **kwargs)
+        return found[0]
+
+    def iterate(tensor: Tensor) -> Any:
+        return iter(cutting(torch.Tensor.unbind, True)(tensor))
+
+    return {
+        torch.Tensor.__iter__: iterate,
+        torch.split: cutting(torch.split, False),
+        torch.Tensor.split: cutting(torch.Tensor.split, False),
+        torch.unbind: cutting(torch.unbind, True),
+        torch.Tensor.unbind: cutting(torch.Tensor.unbind, True),
+        torch.cat: cat,
+        torch.stack: stack,
+    }
 
 
 def _dropout(

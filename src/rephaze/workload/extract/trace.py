@@ -5,9 +5,14 @@ A trace belongs to one microbatch size; two of them make the affine graph. Nothi
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from dataclasses import dataclass, field
 from enum import StrEnum
 from math import prod
+
+
+_CUTS = frozenset({"unbind", "split", "split_with_sizes", "select", "slice"})
+"""Views that take a tensor apart."""
 
 
 class Origin(StrEnum):
@@ -142,4 +147,43 @@ def without_unread_constants(trace: Trace) -> Trace:
             for s in trace.saved
         ],
         inputs=trace.inputs,
+    )
+
+
+def without_dead_views(trace: Trace) -> Trace:
+    """The trace without views nobody reads and without the tensors that leaves unused, numbered anew."""
+    ops = list(trace.ops)
+    while True:
+        read = {t for op in ops for t in op.inputs} | {kept.tensor for kept in trace.saved}
+        alive = [op for op in ops if op.name not in _CUTS or read.intersection(op.outputs)]
+        if len(alive) == len(ops):
+            break
+        ops = alive
+    position = {id(op): number for number, op in enumerate(trace.ops)}
+    kept_positions = [position[id(op)] for op in ops]
+    used = sorted({t for op in ops for t in (*op.inputs, *op.outputs)} | {s.tensor for s in trace.saved})
+    number = {tensor: new for new, tensor in enumerate(used)}
+
+    def renamed(argument: Argument) -> Argument:
+        if isinstance(argument, Ref):
+            return Ref(number[argument.tensor])
+        return tuple(renamed(item) for item in argument) if isinstance(argument, tuple) else argument
+
+    for op in ops:
+        op.args = tuple(renamed(argument) for argument in op.args)
+        op.inputs = tuple(number[t] for t in op.inputs)
+        op.outputs = tuple(number[t] for t in op.outputs)
+    return Trace(
+        microbatch=trace.microbatch,
+        tensors=[trace.tensors[t] for t in used],
+        ops=ops,
+        saved=[
+            SavedTensor(
+                tensor=number[s.tensor],
+                num_ops_before=bisect_left(kept_positions, s.num_ops_before),
+                module=s.module,
+            )
+            for s in trace.saved
+        ],
+        inputs=[number[t] for t in trace.inputs if t in number],
     )

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+from rephaze.workload.extract.known_values import KnownValues
 from rephaze.workload.extract.source import Inputs
 from rephaze.workload.extract.trace import Argument, Origin, Ref, SavedTensor, Trace, TracedOp, TracedTensor
 
@@ -37,12 +38,32 @@ _BLANKS = frozenset(
     ]
 )
 
+# Say how samples are laid out, not what is in them: every chip can make its own.
+_DESCRIBES = (
+    "attention_mask",
+    "position_ids",
+    "token_type_ids",
+    "mm_token_type_ids",
+    "image_grid_thw",
+    "image_sizes",
+    "spatial_shapes",
+    "pixel_attention_mask",
+    "aspect_ratio_ids",
+    "aspect_ratio_mask",
+    "cross_attention_mask",
+    "bool_masked_pos",
+    "mask_time_indices",
+    "sampled_negative_indices",
+)
+
 
 class TraceBuilder:
     """Fills a trace; keeps every tensor it saw alive, since storages are told apart by address."""
 
-    def __init__(self, microbatch: int) -> None:
+    def __init__(self, microbatch: int, known: KnownValues | None = None) -> None:
+        """Start a trace; with ``known`` values, constants that have one are not made but there from the start."""
         self.trace = Trace(microbatch=microbatch)
+        self._folded = known
         self.is_backward = False
         self._stack: list[str] = []
         self._kept: list[torch.Tensor] = []
@@ -75,12 +96,12 @@ class TraceBuilder:
         import torch
         from torch.utils._pytree import tree_leaves
 
-        # A mask of ones says nothing about the batch: every chip can make its own.
-        mask = inputs.get("attention_mask") if isinstance(inputs, dict) else None
+        described = [inputs[key] for key in _DESCRIBES if key in inputs] if isinstance(inputs, dict) else []
         for tensor in tree_leaves(inputs):
             if isinstance(tensor, torch.Tensor):
-                origin = Origin.CONSTANT if tensor is mask else Origin.DATA
-                is_index = tensor is not mask and not tensor.is_floating_point()
+                is_plain = any(tensor is one for one in described)
+                origin = Origin.CONSTANT if is_plain else Origin.DATA
+                is_index = not is_plain and not tensor.is_floating_point()
                 self.trace.inputs.append(self._new_tensor(tensor, origin, is_index=is_index))
 
     @contextmanager
@@ -129,6 +150,10 @@ class TraceBuilder:
         target = f"{func.namespace}.{func._opname}"
         if target in _QUERIES:
             return
+        if self._folded is not None and self._is_folded(self._folded, args, kwargs, out):
+            if func._schema.is_mutable:
+                self._forget(out)
+            return
         ordered = _in_schema_order(func, args, kwargs)
         inputs: list[int] = []
         recorded = tuple(self._recorded(value, inputs) for value in ordered)
@@ -166,6 +191,22 @@ class TraceBuilder:
                 sequence=sequence,
             )
         )
+
+    def _is_folded(self, known: KnownValues, args: tuple[Any, ...], kwargs: dict[str, Any], out: Any) -> bool:
+        """Whether an operator only makes a constant whose value is known."""
+        import torch
+        from torch.utils._pytree import tree_leaves
+
+        made = [t for t in tree_leaves(out) if isinstance(t, torch.Tensor)]
+        if not made or any(known.of(tensor) is None for tensor in made):
+            return False
+        for tensor in tree_leaves((args, kwargs)):
+            if isinstance(tensor, torch.Tensor):
+                seen = self._last_of_storage.get(tensor.untyped_storage()._cdata)
+                if seen is not None and self.trace.tensors[seen].origin is not Origin.CONSTANT:
+                    return False
+        self._kept += made
+        return True
 
     def _provenance(self) -> tuple[int, str]:
         import torch

@@ -1,0 +1,207 @@
+"""Writes docs/validation.md from tables of measured runs: ``python benchmarks/validation_docs.py FILE.csv...``.
+
+Fits the constants once more from where they are (one step, to judge them with models and sources left out), and
+validates the constants in use. Every number on the page comes from here.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from statistics import fmean, median
+
+from rephaze.api.calibrating import Calibration, calibrate
+from rephaze.api.validating import validate
+from rephaze.truth.constants import Constant, load_constants
+from rephaze.types.truth import ErrorSummary, GroupRanking, ValidatedRow, Validation
+
+ROOT = Path(__file__).resolve().parent.parent
+PAGE = ROOT / "docs" / "validation.md"
+TEXT = Path(__file__).parent / "data" / "validation_page.md"
+SWEEP = "H100 sweep"
+
+TARGETS = (
+    ("Megatron-type A100", ("Megatron-LM SC21", "Korthikanti", "MegaScale"), 6.0),
+    ("vTrain multi-node", ("vTrain",), 10.0),
+    (
+        "Megatron-Core, NeMo 24, DGX Cloud, MLPerf on H100",
+        ("Megatron-Core", "NeMo 24", "DGX Cloud", "MLPerf Training v3", "MLPerf Training v4"),
+        10.0,
+    ),
+    ("MosaicML", ("MosaicML",), 8.0),
+    ("TPU", ("tpu-recipes", "MaxText", "Pax", "PyTorch/XLA", "MLPerf v"), 10.0),
+    (
+        "Blackwell: NeMo Megatron-Bridge, MLPerf v5, SimuMax",
+        ("NeMo Megatron-Bridge", "MLPerf Training v5", "SimuMax"),
+        12.0,
+    ),
+    ("the sweep (median)", (SWEEP,), 10.0),
+)
+
+
+def main(paths: Sequence[Path]) -> None:
+    """Write the page."""
+    found, bare = validate(paths), validate(paths, physics="ideal")
+    fit = calibrate(paths, num_steps=1)
+    text = TEXT.read_text("utf-8")
+    for name, part in {
+        "summary": _summary(found, bare, fit),
+        "targets": _targets(found, fit),
+        "sources": _sources(found, bare, fit),
+        "chips": _chips(found),
+        "ranking": _ranking(found),
+        "memory": _memory(found),
+        "worst": _worst(found),
+        "unmodelled": _unmodelled(found),
+        "constants": _constants(),
+    }.items():
+        text = text.replace("{" + name + "}", part)
+    PAGE.write_text(text, "utf-8")
+
+
+def _percent(share: float | None) -> str:
+    return "-" if share is None else f"{100 * share:.1f}"
+
+
+def _summary(found: Validation, bare: Validation, fit: Calibration) -> str:
+    one = found.overall
+    return (
+        f"{one.num_rows} scored rows, {one.num_modelled} modelled. Mean absolute error of the step time: "
+        f"{_percent(one.mean_absolute_error)} % over rows, {_percent(one.median_absolute_error)} % in the median, "
+        f"{_percent(found.mean_over_sources)} % over sources; with each row's model left out of the fit "
+        f"{_percent(fit.model_left_out['mean over sources'])} % over sources, with its source left out "
+        f"{_percent(fit.source_left_out['mean over sources'])} %. Machines that reach their data sheets would be "
+        f"{_percent(bare.overall.mean_absolute_error)} % off. Mixtures: "
+        f"{_percent(found.by_kind['mixtures'].mean_absolute_error)} %."
+    )
+
+
+def _row(*cells: str) -> str:
+    return "| " + " | ".join(cells) + " |"
+
+
+def _targets(found: Validation, fit: Calibration) -> str:
+    lines = [_row("rows", "target %", "in use %", "model left out, mean of sources %"), _row(*["---"] * 4)]
+    for name, starts, target in TARGETS:
+        rows = [
+            row for row in found.rows if row.is_scored and row.error is not None and row.source.startswith(starts)
+        ]
+        errors = [abs(row.error or 0.0) for row in rows]
+        own = median(errors) if SWEEP in starts else fmean(errors)
+        left = [share for source, share in fit.model_left_out.items() if source.startswith(starts)]
+        lines.append(_row(name, f"{target:.0f}", _percent(own), _percent(fmean(left))))
+    return "\n".join(lines)
+
+
+def _sources(found: Validation, bare: Validation, fit: Calibration) -> str:
+    heads = (
+        "source",
+        "rows",
+        "modelled",
+        "mean",
+        "median",
+        "signed",
+        "model left out",
+        "source left out",
+        "data sheet",
+    )
+    lines = [_row(*heads), _row(*["---"] * len(heads))]
+    for source, one in found.by_source.items():
+        left = (fit.model_left_out.get(source), fit.source_left_out.get(source))
+        ideal = bare.by_source[source].mean_absolute_error
+        lines.append(_row(source, *_cells(one), *map(_percent, left), _percent(ideal)))
+    return "\n".join(lines)
+
+
+def _cells(one: ErrorSummary) -> list[str]:
+    shares = (one.mean_absolute_error, one.median_absolute_error, one.signed_error)
+    return [str(one.num_rows), str(one.num_modelled), *map(_percent, shares)]
+
+
+def _chips(found: Validation) -> str:
+    lines = [_row("chip", "rows", "modelled", "mean", "median", "signed"), _row(*["---"] * 6)]
+    lines += [_row(chip, *_cells(one)) for chip, one in found.by_chip.items() if one.num_modelled]
+    return "\n".join(lines)
+
+
+def _ranking(found: Validation) -> str:
+    sweep = [one for one in found.ranking if one.group.startswith("sweep")]
+    others = [one for one in found.ranking if not one.group.startswith("sweep")]
+    lines = []
+    for name, groups in (("The sweep", sweep), ("Other groups", others)):
+        if groups:
+            lines.append(_ranking_line(name, groups) + "\n")
+    lines += [_row("group", "plans", "tau", "regret %", "best of three %"), _row(*["---"] * 5)]
+    for one in found.ranking:
+        lines.append(
+            _row(
+                one.group,
+                str(one.num_plans),
+                f"{one.tau:.2f}",
+                _percent(one.regret),
+                _percent(one.regret_of_three),
+            )
+        )
+    return "\n".join(lines)
+
+
+def _ranking_line(name: str, groups: list[GroupRanking]) -> str:
+    regrets = [one.regret for one in groups]
+    three = [one.regret_of_three for one in groups]
+    return (
+        f"{name}, {len(groups)} groups: tau {median(one.tau for one in groups):.2f} in the median; the plan we "
+        f"would pick is {_percent(median(regrets))} % slower than the best measured one in the median, "
+        f"{_percent(fmean(regrets))} % in the mean; the best of our first three {_percent(fmean(three))} % in the "
+        "mean."
+    )
+
+
+def _memory(found: Validation) -> str:
+    table = found.fit_table
+    lines = [
+        f"Fits or not: {_percent(table.share_right)} % right of all plans of tables that list failures. Of those "
+        f"that we thought to fit {table.num_fit_and_ran} ran and {table.num_fit_but_out_of_memory} ran out of "
+        f"memory; of those we refused {table.num_refused_but_ran} ran and {table.num_refused_and_out_of_memory} "
+        "failed.\n",
+        _row("source", "median error of memory %"),
+        _row("---", "---"),
+    ]
+    lines += [_row(source, _percent(error)) for source, error in found.memory_median.items()]
+    return "\n".join(lines)
+
+
+def _worst(found: Validation) -> str:
+    rows = [
+        row for row in found.rows if row.is_scored and row.error is not None and not row.source.startswith(SWEEP)
+    ]
+    lines = [_row("error %", "measured s", "source", "model", "chip", "plan"), _row(*["---"] * 6)]
+    lines += [_worst_line(row) for row in sorted(rows, key=lambda row: -abs(row.error or 0.0))[:25]]
+    return "\n".join(lines)
+
+
+def _worst_line(row: ValidatedRow) -> str:
+    return _row(_percent(row.error), f"{row.measured_s:.3g}", row.source, row.model, row.chip, row.plan)
+
+
+def _unmodelled(found: Validation) -> str:
+    reasons: dict[tuple[str, str], int] = {}
+    for row in found.rows:
+        if row.reason:
+            reasons[row.source, row.reason] = reasons.get((row.source, row.reason), 0) + 1
+    return "\n".join(f"- {source}, {count} rows: {reason}" for (source, reason), count in sorted(reasons.items()))
+
+
+def _constants() -> str:
+    lines = [_row("constant", "value", "bounds", "unit", "meaning"), _row(*["---"] * 5)]
+    lines += [_constant_line(one) for one in load_constants().values()]
+    return "\n".join(lines)
+
+
+def _constant_line(one: Constant) -> str:
+    bounds = f"{one.low:.3g} to {one.high:.3g}"
+    return _row(f"`{one.name}`", f"{one.value:.3g}", bounds, one.unit, one.meaning)
+
+
+if __name__ == "__main__":
+    main([Path(name) for name in sys.argv[1:]])

@@ -1,0 +1,52 @@
+"""Fits the constants of the calibrated physics anew."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Calibration:
+    """What a fit found."""
+
+    values: dict[str, float]
+    in_sample: dict[str, float]
+    """Mean absolute error of step times by source, a share."""
+    model_left_out: dict[str, float]
+    """Of each row from a fit without the rows of its model."""
+    source_left_out: dict[str, float]
+    text: str
+    """The file of constants."""
+
+    def record(self) -> dict[str, Any]:
+        """As JSON."""
+        return {
+            "format": "rephaze.calibration/1",
+            "values": self.values,
+            "in_sample": self.in_sample,
+            "model_left_out": self.model_left_out,
+            "source_left_out": self.source_left_out,
+        }
+
+
+def calibrate(paths: Sequence[str | Path], *, num_steps: int = 3) -> Calibration:
+    """Fits the constants to the scored rows of these tables, and judges them with models and sources left out."""
+    from rephaze.truth.calibrate import FitProblem, fit_memory, fitted_rows, source_errors
+    from rephaze.truth.calibration_file import calibration_text
+    from rephaze.truth.constants import calibrated, load_constants
+    from rephaze.truth.run_file import read_runs
+
+    constants = load_constants()
+    runs = [run for path in paths for run in read_runs(Path(path))]
+    fit = FitProblem(fitted_rows(runs), constants).fit(num_steps, calibrated())
+    values = fit.values | fit_memory(runs, fit.values)
+    return Calibration(
+        values=values,
+        in_sample=source_errors(fit, fit.predicted_s),
+        model_left_out=source_errors(fit, fit.left_out(lambda run: run.model)),
+        source_left_out=source_errors(fit, fit.left_out(lambda run: run.source)),
+        text=calibration_text(constants, values),
+    )

@@ -1,0 +1,85 @@
+"""Searches started from the browser: processes of their own, one at a time, that can be stopped and may die."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from threading import Lock
+
+from rephaze.errors import SpecError
+from rephaze.types.checks import check_choice
+from rephaze.types.search import Objective
+
+SCENARIOS = ("default", "coarse", "paper")
+
+
+class Searches:
+    """Those of this server."""
+
+    def __init__(self) -> None:
+        self._running: dict[str, subprocess.Popen[bytes]] = {}
+        self._lock = Lock()
+
+    def start(self, name: str, folder: Path, asked: Mapping[str, str]) -> None:
+        """Start a search that records into a folder; ``SpecError`` if what is asked makes no sense."""
+        arguments = search_arguments(asked)
+        with self._lock:
+            if any(process.poll() is None for process in self._running.values()):
+                raise SpecError("search", name, "another search is running", "stop it, or wait")
+            command = [sys.executable, "-m", "rephaze", "search", *arguments, "--out", str(folder), "--json"]
+            self._running[name] = subprocess.Popen(
+                command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+            )
+
+    def stop(self, name: str) -> bool:
+        """End a search with the best it has, as Ctrl-C does; whether there was one."""
+        process = self._running.get(name)
+        if process is None or process.poll() is not None:
+            return False
+        process.send_signal(signal.SIGINT)
+        return True
+
+    def state(self, name: str) -> str:
+        """``running``, ``ended``, ``failed`` or ``killed``; empty of runs that were not started here."""
+        process = self._running.get(name)
+        if process is None:
+            return ""
+        code = process.poll()
+        if code is None:
+            return "running"
+        # 3 and 4 are answers: nothing fits, or stopped before anything was found.
+        return "killed" if code < 0 else "ended" if code in (0, 3, 4) else "failed"
+
+    def stop_all(self) -> None:
+        """When the server ends."""
+        for name in list(self._running):
+            self.stop(name)
+
+
+def search_arguments(asked: Mapping[str, str]) -> list[str]:
+    """Arguments of ``rephaze search``; models are of the zoo alone, so that no form names a file."""
+    from rephaze.api.models import list_models
+
+    models = asked.get("models", "").replace(",", " ").split()
+    if not models:
+        raise SpecError("models", "", "must name a model", "for example gpt2-xl")
+    for model in models:
+        check_choice("models", model, list_models())
+    scenario = asked.get("scenario") or "default"
+    check_choice("scenario", scenario, SCENARIOS)
+    objective = asked.get("objective") or str(Objective.THROUGHPUT)
+    check_choice("objective", objective, [str(one) for one in Objective])
+    arguments = [*models, "--scenario", scenario, "--objective", objective]
+    for field, option in (("time_limit", "--time-limit"), ("area_limit_mm2", "--area-limit-mm2")):
+        if text := asked.get(field, "").strip():
+            try:
+                number = float(text)
+            except ValueError:
+                raise SpecError(field, text, "must be a number") from None
+            if not 0 < number < 1e9:
+                raise SpecError(field, text, "must be above 0")
+            arguments += [option, repr(number)]
+    return arguments

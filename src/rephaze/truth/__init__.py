@@ -1,0 +1,1 @@
+"""Measured training runs: what the physics predicts of them, and how far off it is."""

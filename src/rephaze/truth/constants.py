@@ -1,0 +1,43 @@
+"""The calibrated constants: names, units, bounds and values, stored with the fit they come from."""
+
+from __future__ import annotations
+
+import tomllib
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Constant:
+    """One of them."""
+
+    name: str
+    value: float
+    ideal: float
+    """What a machine that loses nothing would have."""
+    low: float
+    high: float
+    start: float
+    """Where a fit starts, and what it leans to where rows say nothing."""
+    leaning: float
+    """Factor (as a natural logarithm) by which it may leave the start at a cost of one row."""
+    unit: str
+    meaning: str
+
+
+@cache
+def load_constants() -> dict[str, Constant]:
+    """All of them, by name."""
+    data = tomllib.loads(files("rephaze.truth").joinpath("data", "calibration.toml").read_text("utf-8"))
+    return {name: Constant(name=name, **values) for name, values in data["constants"].items()}
+
+
+def calibrated() -> dict[str, float]:
+    """The values of the fit."""
+    return {name: constant.value for name, constant in load_constants().items()}
+
+
+def ideal() -> dict[str, float]:
+    """Values of a machine that reaches its data sheet."""
+    return {name: constant.ideal for name, constant in load_constants().items()}

@@ -1,0 +1,99 @@
+"""Times of operators from a machine's data sheet and a few calibrated constants."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from rephaze.truth.op_table import Column, OpColumns
+
+TILES = ((256, 128), (128, 256), (128, 128), (128, 64), (64, 128), (64, 64))
+SPLITS = (1, 2, 4)
+REDUCTION_START = 128.0
+"""Steps of the reduction before a tile's cores are busy: four stages of 32 in flight."""
+TILE_READS = 21.0
+"""Products an SM computes in the time it reads one element of a tile: 1,024 a clock, about 96 bytes."""
+ATTENTION_KINDS = ("ampere", "hopper", "hopper-second", "hopper-first", "blackwell", "tpu")
+
+Constants = Mapping[str, float]
+
+
+def segment_times(ops: OpColumns, c: Constants) -> Column:
+    """Seconds of every segment: its operators one after another, or the time to start them if that is longer."""
+    total = np.zeros(ops.num_segments)
+    np.add.at(total, ops.product_segment, product_times(ops, c))
+    np.add.at(total, ops.attention_segment, attention_times(ops, c))
+    np.add.at(total, ops.move_segment, move_times(ops, c))
+    np.add.at(total, ops.send_segment, send_times(ops, c))
+    num_ops = ops.num_ops_s + ops.num_ranks_s * c["rank_operators"]
+    least = (
+        num_ops
+        * np.where(ops.is_eager_s, c["eager_operator_s"], c["operator_s"])
+        * np.where(ops.is_tpu_s, 0.2, 1.0)
+    )
+    # A smooth maximum, so that a fit sees both sides.
+    return (total**4 + least**4) ** 0.25
+
+
+def product_times(ops: OpColumns, c: Constants) -> Column:
+    """Of every product: tiles in waves over the cores, or bytes at the rate of the memory."""
+    efficiency = np.array([c["product_" + family.replace("-", "_")] for family in ops.family_s])[
+        ops.product_segment
+    ]
+    efficiency = efficiency * ops.power_s[ops.product_segment] ** c["power_share"]
+    efficiency = np.where(ops.is_grouped, efficiency * c["grouped_product"], efficiency)
+    gain = ops.product_gain
+    # Rows that do not begin at 16 bytes keep tensor cores idle: a quarter of the rate is left (A100: 78 of 312).
+    is_odd = (ops.product_arrays == 0) & ((ops.k % 8 > 0) | (ops.n % 8 > 0)) & (ops.k > 64) & (ops.n > 64)
+    rate = ops.product_flops_16 * efficiency * gain * np.where(is_odd, 0.25, 1.0)
+    best = np.full(len(rate), np.inf)
+    is_array = ops.product_arrays > 0
+    for a, b in TILES:
+        # What a tile reads a step grows with its edge, what it computes with its area.
+        spread = (1 + TILE_READS * (1 / a + 1 / b)) / (1 + TILE_READS * (1 / 256 + 1 / 128))
+        tiles = np.ceil(ops.m / a) * np.ceil(ops.n / b) * ops.count
+        for split in SPLITS:
+            waves = np.ceil(tiles * split / ops.product_cores)
+            work = waves * ops.product_cores * 2.0 * a * b * (ops.k / split + REDUCTION_START) * spread
+            best = np.minimum(best, work)
+    width = np.where(is_array, ops.product_arrays, 1)
+    padded = (
+        2.0
+        * ops.count
+        * np.maximum(ops.m, 8)
+        * (np.ceil(ops.n / width) * width)
+        * (np.ceil(ops.k / width) * width)
+    )
+    work = np.where(is_array, padded, best)
+    moved = (2 * ops.m * ops.n + ops.bits / 8 * (ops.m * ops.k + ops.n * ops.k)) * ops.count
+    found: Column = np.maximum(work / rate, moved / (ops.hbm_s[ops.product_segment] * c["memory_rate"]))
+    return found
+
+
+def attention_times(ops: OpColumns, c: Constants) -> Column:
+    """Of fused attention."""
+    share = np.array([c["attention_" + kind.replace("-", "_")] for kind in ATTENTION_KINDS])[ops.attention_kind]
+    # Every query's first block of keys finds the pipeline empty.
+    longer = 1 + c["attention_start"] / ops.attention_keys
+    found: Column = ops.attention_flops * longer / (ops.attention_peak * share)
+    return found
+
+
+def move_times(ops: OpColumns, c: Constants) -> Column:
+    """Of what moves through memory and computes little."""
+    more = np.where(ops.is_eager_move, c["eager_moves"], 1.0)
+    found: Column = more * ops.move_bytes / (ops.hbm_s[ops.move_segment] * c["memory_rate"])
+    return found
+
+
+def send_times(ops: OpColumns, c: Constants) -> Column:
+    """Of collectives inside a layer, as far as they are exposed."""
+    is_tpu = ops.is_tpu_s[ops.send_segment]
+    link = ops.link_s[ops.send_segment] * c["link_rate"]
+    network = ops.network_s[ops.send_segment] * c["network_rate"]
+    start = np.where(is_tpu, 0.2, 1.0) * c["message_s"]
+    inner = ops.inner_bytes / link + ops.inner_messages * start
+    outer = ops.outer_bytes / network + ops.outer_messages * c["message_s"]
+    found: Column = (inner + outer) * np.where(ops.is_overlapped, c["exposed_share"], 1.0)
+    return found

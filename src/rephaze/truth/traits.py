@@ -1,0 +1,100 @@
+"""How a code base runs a model: what of it decides times, for reasons that are physical."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from rephaze.truth.machines import Machine
+from rephaze.truth.physics import ATTENTION_KINDS
+from rephaze.truth.records import MeasuredRun
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Traits:
+    """Of the software of a run."""
+
+    is_eager: bool
+    """Norms, rotations and residuals run as many small kernels."""
+    attention_kind: int
+    is_tp_overlapped: bool
+    is_dp_overlapped: bool
+    is_ep_overlapped: bool
+    is_dropless: bool
+    """Every expert takes as many tokens as come, in one kernel for all; else buffers of one size."""
+    keeps_weight_gradients: bool
+    """At 16 bits, whatever the other products have."""
+    waits_for_routing: bool
+    """The host must know how many tokens each expert gets before it goes on: it cannot run ahead of the device."""
+    sends_once: bool
+    """Tokens go once to each device or node that wants them (DeepEP, HybridEP)."""
+    sends_whole: bool
+    """Every rank of tensor parallelism sends all that leaves a stage, not its part."""
+    tensors_by_block: int
+    """All-gathers that bring a block's updated weights back: one, or one for each tensor."""
+    cuts_by_work: bool
+    """Stages are cut by the work of their blocks, the head's counted."""
+    starts_by_rank: bool
+    """Every collective of tensor parallelism starts operators for each rank of it."""
+    is_ethernet: bool
+    """The outer network is an Ethernet or a cloud's: every step of a ring waits for it."""
+    is_cp_balanced: bool
+    drops_last: bool
+    """A compiler leaves out of a replay what nothing needs."""
+    has_dropout: bool
+    gradient_bytes: float
+    second_gradient_bytes: float
+    """Of a weight: gradients in the weights' precision beside those that are summed."""
+    logit_bytes: float
+    state_bytes: float = 12.0
+    weight_bytes: float = 2.0
+
+
+def traits_of(run: MeasuredRun, machine: Machine) -> Traits:
+    """From the source, the year of its code and the chip."""
+    source = run.source
+    is_old = source.startswith(("Megatron-LM SC21", "Korthikanti", "vTrain", "PaLM", "BigScience", "Zero Bubble"))
+    is_eager = run.is_sweep or source.startswith("MosaicML") or "eager" in run.notes
+    is_titan = source.startswith("torchtitan")
+    if machine.is_tpu:
+        kind = "tpu"
+    elif machine.family == "hopper":
+        kind = "hopper"
+        if source.startswith("MosaicML"):
+            kind = "hopper-first"
+        elif run.is_sweep or is_titan:
+            kind = "hopper-second"
+    else:
+        kind = {"ampere": "ampere", "blackwell": "blackwell", "cdna": "hopper", "gaudi": "ampere"}[machine.family]
+    is_megascale = source.startswith("MegaScale") and "MegaScale;" in run.notes
+    overlapped = not is_old and not run.is_sweep and (not source.startswith("MegaScale") or is_megascale)
+    if source.startswith("SimuMax"):
+        overlapped = False
+    if is_titan:
+        overlapped = "async" in run.notes.lower()
+    return Traits(
+        is_eager=is_eager,
+        attention_kind=ATTENTION_KINDS.index(kind),
+        is_tp_overlapped=overlapped,
+        is_dp_overlapped=not is_old and not run.is_sweep and not source.startswith("SimuMax"),
+        is_ep_overlapped="overlapped" in run.notes or "EP overlap on" in run.notes,
+        is_dropless=not re.search("token drop|capacity factor", run.notes),
+        keeps_weight_gradients=machine.is_tpu and run.facts.get("precision") == "int8",
+        waits_for_routing=not machine.is_tpu
+        and not re.search("token drop|capacity factor|HybridEP|CUDA graph", run.notes),
+        sends_once=bool(re.search("DeepEP|HybridEP", run.notes)) or source.startswith("NeMo Megatron-Bridge 26"),
+        sends_whole=source.startswith("BigScience"),
+        tensors_by_block=9 if run.is_sweep or source.startswith("InternEvo") else 1,
+        cuts_by_work=run.is_sweep,
+        starts_by_rank=run.is_sweep
+        and run.facts.get("pp_fixed") == "1"
+        and run.plan.num_devices > machine.node_devices,
+        is_ethernet=run.is_sweep or bool(re.search("RoCE|EFA", run.chip + run.facts.get("network", ""))),
+        is_cp_balanced=not is_titan,
+        drops_last=machine.is_tpu,
+        has_dropout=is_old,
+        # The fused optimizer of these submissions sums gradients at 16 bits.
+        gradient_bytes=2.0 if source.startswith("MLPerf Training") and machine.family != "gaudi" else 4.0,
+        second_gradient_bytes=2.0 if run.is_sweep else 0.0,
+        logit_bytes=10.0 if is_eager or is_titan else 6.0,
+    )

@@ -1,0 +1,1 @@
+"""Searches disturbed in every way a machine has, held against undisturbed ones."""

@@ -1,0 +1,1 @@
+"""Recorded runs tampered with, column by column, and what of ``verify`` tells it."""
