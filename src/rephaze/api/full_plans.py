@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from rephaze.api.expected_errors import NOTHING_NEAR
 from rephaze.api.full_views import MEMORY_PARTS, answer_blocks
 from rephaze.api.placed_from import PlacedFrom
-from rephaze.api.plan_rates import ModelOnChip, PlanRates, batch_rates, rates_record
+from rephaze.api.plan_rates import PlanRates, batch_rates, rates_record
 from rephaze.api.present import Block, Shown
 from rephaze.types.full import DeviceMemory, FullGraph, FullLimits, FullPlan, FullPrice, FullProblem, TimeCauses
 from rephaze.types.truth import ExpectedError, Stability
@@ -60,15 +60,13 @@ class FullAnswer(Shown):
     """Whether the plan would still be chosen under the error that predictions have."""
     source: PlacedFrom | None = None
     """Which model on which chip, if the problem was made from them."""
-    facts: ModelOnChip | None = None
-    """What it is a plan of; None if the problem came with its times."""
 
     @property
     def rates(self) -> PlanRates | None:
         """Samples and tokens a second, and the use of the chips; None without a plan."""
         if self.price is None:
             return None
-        return batch_rates(self.facts, self.problem.global_batch, self.price.batch_s, self.price.plan.num_devices)
+        return batch_rates(self.source, self.problem.global_batch, self.price.batch_s, self.price.plan.num_devices)
 
     @property
     def plan(self) -> FullPlan | None:

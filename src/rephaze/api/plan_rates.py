@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from functools import cache
 
 from rephaze.api.amounts import amount
+from rephaze.api.placed_from import PlacedFrom
 from rephaze.errors import RephazeError
 from rephaze.types.chip import Chip
 from rephaze.types.search import ModelPlan, Objective
@@ -74,24 +75,15 @@ def rates_of(model: str, attention: str, chip: Chip | None, samples_per_s: float
     )
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class ModelOnChip:
-    """What a plan is of."""
-
-    model: str
-    attention: str
-    chip: Chip
-
-
 def batch_rates(
-    facts: ModelOnChip | None, global_batch: int | None, batch_s: float, num_devices: int
+    source: PlacedFrom | None, global_batch: int | None, batch_s: float, num_devices: int
 ) -> PlanRates | None:
     """The rates of a plan by the time of its batch; None where a batch is not told in samples."""
     if global_batch is None or not batch_s > 0:
         return None
-    if facts is None:
+    if source is None:
         return PlanRates(samples_per_s=global_batch / batch_s, num_devices=num_devices)
-    return rates_of(facts.model, facts.attention, facts.chip, global_batch / batch_s, num_devices)
+    return rates_of(source.model, source.scenario.attention, source.chip, global_batch / batch_s, num_devices)
 
 
 def rates_record(rates: PlanRates | None) -> dict[str, float]:

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from rephaze.api.placed_from import PlacedFrom
-from rephaze.api.plan_rates import ModelOnChip, PlanRates, batch_rates, rates_record
+from rephaze.api.plan_rates import PlanRates, batch_rates, rates_record
 from rephaze.api.present import Block, Shown
 from rephaze.types.placement import Placement, PlacementProblem, Plan, PricedPlan
 
@@ -37,8 +37,6 @@ class PlacedModel(Shown):
     """Those whose schedules are not proven shortest."""
     source: PlacedFrom | None = None
     """Which model on which chip, if the problem was made from them."""
-    facts: ModelOnChip | None = None
-    """What it is a plan of; None if the problem came with its times."""
 
     @property
     def rates(self) -> PlanRates | None:
@@ -46,7 +44,7 @@ class PlacedModel(Shown):
         best = self.placement.best
         if best is None:
             return None
-        return batch_rates(self.facts, self.problem.global_batch, best.batch_s, best.num_devices)
+        return batch_rates(self.source, self.problem.global_batch, best.batch_s, best.num_devices)
 
     @property
     def status(self) -> str:

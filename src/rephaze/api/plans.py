@@ -20,7 +20,6 @@ from rephaze.api.full_plans import (
     placed_full,
 )
 from rephaze.api.placed_from import PlacedFrom
-from rephaze.api.plan_rates import ModelOnChip
 from rephaze.api.plan_results import EvaluatedPlan, PlacedModel
 from rephaze.api.problem_files import BadProblem, answer_all
 from rephaze.api.schedules import OnStep, ignore_step
@@ -93,8 +92,7 @@ def place_model(
     on_step("placing")
     label = f"{model} on {chip.name if isinstance(chip, Chip) else chip}"
     source = PlacedFrom(model=str(model), chip=chosen, scenario=setting)
-    facts = ModelOnChip(model=str(model), attention=setting.attention, chip=chosen)
-    return replace(_on_chip(label, on_chip, limits), source=source, facts=facts)
+    return replace(_on_chip(label, on_chip, limits), source=source)
 
 
 def _placed_in_full(
@@ -133,9 +131,7 @@ def _placed_in_full(
             label=label, status="infeasible", bound_s=math.inf, problem=on_chip.problem, reason=reason
         )
     source = PlacedFrom(model=str(model), chip=chosen, scenario=scenario)
-    facts = ModelOnChip(model=str(model), attention=scenario.attention, chip=chosen)
-    judged = with_expected_error(placed_full(label, on_chip.problem, limits), chosen)
-    found = replace(judged, source=source, facts=facts)
+    found = replace(with_expected_error(placed_full(label, on_chip.problem, limits), chosen), source=source)
     if found.price is None or not on_chip.is_unproven:
         return found
     reason = unproven_said(found.reason, len(on_chip.unproven), on_chip.num_passes)
