@@ -69,7 +69,7 @@ def _mappings(settings: Settings) -> Iterator[Any]:
 
     base = modeling_auto.MODEL_MAPPING
     parts = set(getattr(settings, "sub_configs", {}))
-    tasks = _PRETRAINED
+    tasks: tuple[str, ...] = _PRETRAINED
     if getattr(settings, "is_encoder_decoder", False):
         tasks += _WITH_ENCODER
     has_images = any("vision" in part or "vq" in part for part in parts)

@@ -61,7 +61,9 @@ def _fused(
     bias = attention_mask if position_bias is None else position_bias
     num_packed = _num_packed(query, kwargs)
     out = fused_attention(
-        *(_unpacked(tensor, num_packed) for tensor in (query, key, value)),
+        _unpacked(query, num_packed),
+        _unpacked(key, num_packed),
+        _unpacked(value, num_packed),
         bias,
         dropout_p=dropout,
         is_causal=_is_causal(module, kwargs, query, key),
@@ -83,7 +85,9 @@ def _eager(
     bias = attention_mask if position_bias is None else position_bias
     num_packed = _num_packed(query, kwargs)
     out = eager_attention(
-        *(_unpacked(tensor, num_packed) for tensor in (query, key, value)),
+        _unpacked(query, num_packed),
+        _unpacked(key, num_packed),
+        _unpacked(value, num_packed),
         bias,
         dropout_p=dropout,
         is_causal=_is_causal(module, kwargs, query, key),

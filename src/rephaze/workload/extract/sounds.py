@@ -31,9 +31,8 @@ def sound_inputs(maker: Maker, settings: Settings, accepted: frozenset[str], mic
 def _features(maker: Maker, sound: Settings, microbatch: int) -> Any:
     positions = getattr(sound, "max_source_positions", None)
     bins = getattr(sound, "num_mel_bins", None)
-    is_whisper = positions and bins and not hasattr(sound, "conv_kernel_sizes")
-    if is_whisper:
-        # Bins first; a convolution of stride 2 gives the encoder its positions.
+    if positions and bins and not hasattr(sound, "conv_kernel_sizes"):
+        # Whisper. Bins first; a convolution of stride 2 gives the encoder its positions.
         return maker.blank(microbatch, bins, 2 * positions)
     for key in ("input_feat_per_channel", "feature_projection_input_dim", "num_mel_bins", "input_dim"):
         depth = getattr(sound, key, None)
