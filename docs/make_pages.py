@@ -54,6 +54,8 @@ def with_site_links(text: str) -> str:
         is_page = "/" not in name and name.endswith((".md", ".png"))
         return f"[{label}]({name}{anchor})" if is_page else label
 
+    # Pictures lie beside the pages, too.
+    text = re.sub(r"!\[([^\]]*)\]\(docs/([\w-]+\.png)\)", r"![\1](\2)", text)
     return re.sub(r"(?<!!)\[([^\]]+)\]\(([^)#\s]*)(#[^)\s]*)?\)", lambda m: linked(_filled(m)), text)
 
 
