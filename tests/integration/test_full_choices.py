@@ -135,7 +135,7 @@ def test_an_answer_over_some_cuts_says_so_and_over_which():
     # Eight devices for 26 layers: some interleaved cuts are too many to look at.
     found = answer("--why", "dp=4")["why"]
     assert "of equal numbers of repeated blocks" in found["scope"]
-    told = place("vit-large", "--why", "dp=4").stdout
+    told = " ".join(place("vit-large", "--why", "dp=4").stdout.split())
     assert "over cuts into stages or chunks of equal numbers of repeated blocks" in told
     # The best of all is a zero-bubble plan that no interleaved cut can beat.
     assert "scope" not in answer()

@@ -195,7 +195,7 @@ def test_why_compares_with_the_best_under_the_choices(write):
     assert why["loss_ratio"] == pytest.approx(why["batch_s"] / found["batch_s"] - 1)
     assert sum(why["loss_s"].values()) == pytest.approx(why["batch_s"] - found["batch_s"])
     assert set(why["loss_s"]) == {name.removesuffix("_s") for name in found["causes"]}
-    told = run("place", write(problem()), "--why", "sharding=weights,reshard=on").stdout
+    told = " ".join(run("place", write(problem()), "--why", "sharding=weights,reshard=on").stdout.split())
     assert "Why not sharding weights, reshard on? it is 4.67% slower. Of the difference: gathers" in told
     assert "the alternative: tp 1" in told
 

@@ -65,7 +65,7 @@ def test_chips_lists_shows_and_refuses():
     assert "gaudi3" in run("chips").stdout
     assert "cloud.google.com" in run("chips", "tpuv4").stdout
     listed = [json.loads(line) for line in run("chips", "--json").stdout.splitlines()]
-    assert len(listed) == 13
+    assert len(listed) == 23
     assert json.loads(run("chips", "tpuv4", "--json").stdout)["figures"]["clock_hz"]["value"] == 1.05e9
     done = run("chips", "tpu4")
     assert done.returncode == 1
