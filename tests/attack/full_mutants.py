@@ -27,8 +27,8 @@ def slowest_of_a_class(patch: Patch) -> None:
     """The common pass of a class takes each operator as slow as its slowest namesake."""
     sound = pass_classes._quickest
 
-    def mutant(estimator, chains, is_mapped):
-        found = [sound(estimator, [chain], is_mapped) for chain in chains]
+    def mutant(bound_of, chains):
+        found = [sound(bound_of, [chain]) for chain in chains]
         return OpBound(
             np.maximum.reduce([one.cycles_mc for one in found]), found[0].uses_hbm, found[0].uses_buffer
         )
@@ -39,7 +39,11 @@ def slowest_of_a_class(patch: Patch) -> None:
 def order_of_the_first(patch: Patch) -> None:
     """The common pass keeps every operator of its first form, in that form's order."""
     sound = pass_classes.common_pass
-    patch.setattr(cut_forms, "common_pass", lambda passes, structures: sound(passes[:1], structures))
+
+    def mutant(passes, structures, *, joins_rings):
+        return sound(passes[:1], structures, joins_rings=joins_rings)
+
+    patch.setattr(cut_forms, "common_pass", mutant)
 
 
 def tight_layouts(patch: Patch) -> None:

@@ -306,6 +306,9 @@ def edit_result(folder, change):
         result = json.loads(connection.execute("SELECT result FROM result").fetchone()[0])
         change(result)
         connection.execute("UPDATE result SET result = ?", (json.dumps(result),))
+        # A careful forger changes what stands in columns of its own, too.
+        columns = (result["status"], result["objective"], result["bound"])
+        connection.execute("UPDATE result SET status = ?, objective = ?, bound = ?", columns)
     connection.close()
 
 
@@ -317,6 +320,9 @@ def edit_evaluations(folder, change):
             connection.execute(
                 "UPDATE evaluations SET evaluation = ? WHERE design = ?", (json.dumps(evaluation), design)
             )
+            if evaluation["plans"]:
+                columns = (evaluation["objective"], evaluation["bound"], design)
+                connection.execute("UPDATE evaluations SET objective = ?, bound = ? WHERE design = ?", columns)
     connection.close()
 
 
