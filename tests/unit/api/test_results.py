@@ -246,4 +246,4 @@ def test_bad_problems_are_answers_of_their_own(tmp_path):
         [(label, bad)] = answers([tmp_path / "p.json"])
         assert label == "p.json"
         assert isinstance(bad, BadProblem)
-        assert bad.record() == {"status": "error", "message": bad.message}
+        assert bad.record() == {"problem": "p.json", "status": "error", "message": bad.message}
