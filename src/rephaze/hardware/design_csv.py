@@ -50,7 +50,10 @@ def read_designs(path: Path, model: AreaModel) -> ChipTable:
 
 
 def _check_header(header: list[str], source: str) -> None:
-    """Raise unless every column is a known one, given once, and none that is needed is missing."""
+    """Raise if a needed column is missing, one is given twice, or looks like a known one misspelt.
+
+    Others, such as names or areas found before, may be there: tables of designs are written by people.
+    """
     known = REQUIRED + OPTIONAL
     for at, name in enumerate(header):
         if name in header[:at]:
@@ -59,9 +62,9 @@ def _check_header(header: list[str], source: str) -> None:
         if name not in header:
             raise FileError(f"{source}: column {name} is missing; needed are {', '.join(REQUIRED)}")
     for name in header:
-        if name not in known:
+        if name not in known and (meant := did_you_mean(name, known)):
             rule = f"is not a known column; known are {', '.join(known)}"
-            raise SpecError(f"{source}: column", name, rule, did_you_mean(name, known))
+            raise SpecError(f"{source}: column", name, rule, meant)
 
 
 def _row(number: int, header: list[str], cells: list[str], source: str) -> dict[str, int]:
