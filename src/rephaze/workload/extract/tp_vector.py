@@ -126,7 +126,9 @@ def reduction(state: ShardingState, op: TracedOp) -> None:
         state.shardings[out] = sharding
         return
     rank = state.rank(source)
-    axes = {axis % rank for axis in integers_of(op.args[1])} or set(range(rank))
+    # No axes, or none given, are all of them.
+    given = op.args[1] if len(op.args) > 1 and op.args[1] is not None else ()
+    axes = {axis % rank for axis in integers_of(given)} or set(range(rank))
     if sharding.dim in axes:
         if not is_linear:
             raise ShardingConflictError(sharding.blame)
