@@ -22,10 +22,11 @@ from rephaze.types.cluster import Cluster, NetworkLevel
 from rephaze.types.run_record import BoundTable, Incumbent, RunVersions
 from rephaze.types.search import Aggregate, Evaluation, Objective, SearchResult, SearchSettings
 from rephaze.types.space import DesignSpace, Template
+from rephaze.types.system import ClusterBudget, HbmChoice, SystemSpace
 
 counts = st.integers(1, 2**16)
 rates = st.floats(1e7, 1e10)
-value_lists = st.lists(counts, min_size=1, max_size=4, unique=True).map(tuple)
+value_lists = st.lists(st.integers(1, 1024), min_size=1, max_size=4, unique=True).map(tuple)
 
 SCALARS = {
     bool: st.booleans(),
@@ -72,8 +73,33 @@ def spaces():
     )
 
 
+def budgets():
+    amounts = st.floats(1e-3, float("inf"), exclude_min=True)
+    return st.builds(ClusterBudget, silicon_mm2=amounts, power_w=amounts, cost_usd=amounts)
+
+
+def system_spaces():
+    counts = st.lists(st.integers(1, 64), unique=True, max_size=3).map(tuple)
+    heights = st.lists(st.builds(HbmChoice, generation=st.text(), num_layers=st.integers(1, 16)), max_size=3)
+    return st.builds(
+        SystemSpace,
+        clock_hz=st.lists(st.floats(1e8, 4e9), unique=True, max_size=3).map(tuple),
+        hbm=heights.map(lambda found: tuple(dict.fromkeys(found))),
+        num_inside_links=counts,
+        num_outside_links=counts,
+        node_size=counts,
+        num_chips=counts,
+    )
+
+
 # Records that check their fields need values that pass.
-CHECKED = {Chip: chips, Cluster: clusters, DesignSpace: spaces}
+CHECKED = {
+    Chip: chips,
+    Cluster: clusters,
+    ClusterBudget: budgets,
+    DesignSpace: spaces,
+    SystemSpace: system_spaces,
+}
 
 
 @cache
