@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from rephaze.api.present import Block, Shown, TextTable
 from rephaze.types.checks import check_choice
+from rephaze.types.output_files import MARKDOWN_PAGE, write_whole
 from rephaze.types.reproduction import PaperReproduction
 
 if TYPE_CHECKING:
@@ -97,5 +98,5 @@ def reproduce_paper(
         on_step=on_step,
     )
     Path(page).parent.mkdir(parents=True, exist_ok=True)
-    Path(page).write_text(paper_page(found), "utf-8")
+    write_whole(Path(page), paper_page(found), MARKDOWN_PAGE)
     return ReproducedPaper(found=found, page=Path(page))

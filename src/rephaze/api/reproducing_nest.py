@@ -14,6 +14,7 @@ from rephaze.api.plans import place_model
 from rephaze.api.present import Block, Shown, TextTable
 from rephaze.types.checks import check_choice
 from rephaze.types.full import FullPlan, FullPrice, Sharding
+from rephaze.types.output_files import MARKDOWN_PAGE, write_whole
 from rephaze.types.reproduction import NestCell, NestFigure, PlacedCell
 from rephaze.types.scenario import Scenario
 
@@ -94,7 +95,7 @@ def reproduce_nest(
                 out.write(json_text(to_json(cell)) + "\n")
         cells.append(cell)
     Path(page).parent.mkdir(parents=True, exist_ok=True)
-    Path(page).write_text(nest_page(cells, nest_data()), "utf-8")
+    write_whole(Path(page), nest_page(cells, nest_data()), MARKDOWN_PAGE)
     return ReproducedNest(cells=tuple(cells), page=Path(page))
 
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from rephaze.errors import SpecError
+from rephaze.types.output_files import HTML_PAGE, write_whole
 from rephaze.types.truth import Validation
 
 PHYSICS = ("calibrated", "ideal")
@@ -32,5 +33,5 @@ def write_validation_page(validation: Validation, path: str | Path) -> Path:
     from rephaze.report.validation_page import validation_page
 
     target = Path(path)
-    target.write_text(validation_page(validation), "utf-8")
+    write_whole(target, validation_page(validation), HTML_PAGE)
     return target

@@ -8,6 +8,9 @@ from typing import Annotated
 import typer
 
 from rephaze.cli.output import JsonOption, print_json, stderr, stdout
+from rephaze.types.output_files import FileKind, check_output, write_whole
+
+CALIBRATION = FileKind(name="a file of constants", starts=(b"#constantsofthecalibrated",), endings=(".toml",))
 
 
 def register(app: typer.Typer) -> None:
@@ -33,9 +36,11 @@ def calibrate(
 
     from rephaze.api.calibrating import calibrate as fit_tables
 
+    if out is not None:
+        check_output(out, CALIBRATION, files)
     found = fit_tables(files, num_steps=steps)
     if out is not None:
-        out.write_text(found.text, "utf-8")
+        write_whole(out, found.text, CALIBRATION, files)
         stderr.print(f"wrote {out}")
     if json:
         print_json(found.record())

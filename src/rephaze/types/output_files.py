@@ -34,6 +34,8 @@ HTML_PAGE = FileKind(
     name="an HTML page", starts=(b"<!doctypehtml", b"<html"), endings=(".html", ".htm"), makes_folder=True
 )
 
+MARKDOWN_PAGE = FileKind(name="a page in Markdown", starts=(b"#",), endings=(".md",))
+
 
 def check_output(out: Path, kind: FileKind, reads: Iterable[str | Path] = ()) -> None:
     """Raise unless ``out`` may be written: asked before the work, so that a slip costs nothing.
