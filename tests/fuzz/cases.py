@@ -109,7 +109,7 @@ def _broken_csv(rng: random.Random) -> Mutant:
         is_nonsense = True
     elif way == "less":
         rows[at].pop()
-        is_nonsense = False
+        is_nonsense = True
     else:
         rows[at][cell] = '"' + rows[at][cell]
         is_nonsense = True

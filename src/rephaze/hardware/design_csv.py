@@ -72,7 +72,11 @@ def _row(number: int, header: list[str], cells: list[str], source: str) -> dict[
         raise SpecError(
             f"{source} row {number}", cells[len(header)], f"is a cell too much: there are {len(header)} columns"
         )
-    record = dict(zip(header, cells, strict=False))
+    if len(cells) < len(header):
+        # A row that lost a cell in its middle would be read as another chip, each number a column off.
+        rule = f"is too short: there are {len(header)} columns; leave a cell empty for what is not given"
+        raise SpecError(f"{source} row {number}", ",".join(cells), rule)
+    record = dict(zip(header, cells, strict=True))
 
     def whole(column: str) -> int:
         field, text = f"{source} row {number}: {column}", record.get(column)
