@@ -6,8 +6,9 @@ from pathlib import Path
 import pytest
 
 from rephaze.api import models, problem_files
-from rephaze.hardware import design_csv, ranges, scenarios
-from rephaze.types import files, plain_data, quantities, space
+from rephaze.hardware import ranges, scenarios
+from rephaze.truth import run_file
+from rephaze.types import csv_table, files, plain_data, quantities, space
 from rephaze.units import MIB
 
 ROWS = [
@@ -28,7 +29,8 @@ ROWS = [
         ("bytes and bytes", [quantities.MAX_BYTES]),
         ("seconds", [quantities.MAX_SECONDS]),
         ("problems", [problem_files.MAX_PROBLEMS]),
-        ("rows", [design_csv.MAX_ROWS]),
+        ("rows", [csv_table.MAX_ROWS]),
+        ("blocks of a measured run", [run_file.MOST_BLOCKS, run_file.MOST_COUNT]),
         ("layers", [quantities.MAX_LAYERS]),
         ("edges between layers", [quantities.MAX_LINKS]),
         ("graphs", [quantities.MAX_CUTS]),
