@@ -8,7 +8,7 @@ import pytest
 from rephaze.api import models, problem_files
 from rephaze.hardware import ranges, scenarios
 from rephaze.truth import run_file
-from rephaze.types import csv_table, files, plain_data, quantities, space
+from rephaze.types import csv_table, files, plain_data, quantities, space, system
 from rephaze.units import MIB
 
 ROWS = [
@@ -51,6 +51,7 @@ ROWS = [
                 )
             ],
         ),
+        ("watts, dollars, mm² of a budget", [system.MAX_BUDGET]),
         ("tensor-parallel", [models.MAX_COUNT]),
     ],
 )

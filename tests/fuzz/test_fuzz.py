@@ -175,6 +175,37 @@ def test_what_cannot_be_a_folder_is_no_run(sound):
     assert "no such folder" in done.err
 
 
+def test_what_cannot_be_an_address_is_no_host(sound):
+    for host in ("\x9b31m", "x" * 2000, "a..b"):
+        done = call(("serve", ".", "--port", "0", "--host", host))
+        assert done.code == 1, done.trace
+        assert "--host is" in done.err or "--port is" in done.err
+
+
+@pytest.mark.parametrize(
+    ("args", "said"),
+    [
+        (("paper", "--model", "nope"), "model is 'nope': must be one of"),
+        (("paper", "--out", "chip.toml"), "chip.toml: cannot be a folder: chip.toml is a file"),
+        (("paper", "--page", "runs.csv"), "must end in .md"),
+        (("nest", "--out", "chip.toml/x", "--max-chips", "1"), "is a file; name another"),
+        (("nest", "--page", "chip.toml", "--max-chips", "1"), "must end in .md"),
+    ],
+)
+def test_reproduce_refuses_before_the_work(sound, args, said):
+    done = call(("reproduce", *args))
+    assert done.code == 1, done.trace
+    assert said in done.err
+
+
+@pytest.mark.parametrize("field", ["power_w", "usd", "silicon_mm2"])
+def test_a_budget_beyond_any_sense_is_refused(sound, field):
+    (sound / "system.toml").write_text(toml_text({"budget": {field: 1e100}}))
+    done = call(("bill", "tpuv4", "--system", "system.toml"))
+    assert done.code == 1, done.out
+    assert field in done.err
+
+
 def test_judge_names_the_file_of_a_wrong_plan(sound):
     plan = SOURCES["plan2.json"]()
     (sound / "plan2.json").write_text(json.dumps(plan | {"plan": plan["plan"] | {"sharding": "nope"}}))

@@ -15,7 +15,7 @@ from rephaze.errors import FileError
 from rephaze.types.checks import check_choice
 from rephaze.types.files import parse_json, read_text
 from rephaze.types.full import FullPlan, FullPrice, Sharding
-from rephaze.types.output_files import MARKDOWN_PAGE, write_whole
+from rephaze.types.output_files import MARKDOWN_PAGE, check_folder, check_output, write_whole
 from rephaze.types.reproduction import NestCell, NestFigure, PlacedCell
 from rephaze.types.scenario import Scenario
 
@@ -80,6 +80,8 @@ def reproduce_nest(
     figures = list(nest_figures())
     for name in models:
         check_choice("model", name, list(dict.fromkeys(one.model for one in figures)))
+    check_output(Path(page), MARKDOWN_PAGE)
+    check_folder(Path(folder))
     path = Path(folder) / "cells.jsonl"
     kept = _kept_cells(path)
     cells = []
@@ -95,7 +97,6 @@ def reproduce_nest(
             with path.open("a", encoding="utf-8") as out:
                 out.write(json_text(to_json(cell)) + "\n")
         cells.append(cell)
-    Path(page).parent.mkdir(parents=True, exist_ok=True)
     write_whole(Path(page), nest_page(cells, nest_data()), MARKDOWN_PAGE)
     return ReproducedNest(cells=tuple(cells), page=Path(page))
 
