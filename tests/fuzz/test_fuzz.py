@@ -206,6 +206,18 @@ def test_a_budget_beyond_any_sense_is_refused(sound, field):
     assert field in done.err
 
 
+@pytest.mark.parametrize("value", [True, "text", 1.5, [1], ["a", 2]])
+def test_a_wrong_size_is_told_by_the_place_it_has_in_the_file(sound, value):
+    graph = SOURCES["graph.json"]()
+    gemm = next(op["gemm"] for op in graph["layer_types"][1]["forward"]["ops"] if "gemm" in op)
+    gemm["batch"] = value
+    (sound / "graph.json").write_text(json.dumps(graph))
+    done = call(("graph", "graph.json"))
+    assert done.code == 1
+    assert ".gemm.batch is " in done.err or ".gemm.batch.0 is " in done.err
+    assert "constrained" not in done.err
+
+
 def test_judge_names_the_file_of_a_wrong_plan(sound):
     plan = SOURCES["plan2.json"]()
     (sound / "plan2.json").write_text(json.dumps(plan | {"plan": plan["plan"] | {"sharding": "nope"}}))

@@ -150,6 +150,8 @@ def _unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 def _one_line(error: BaseException) -> str:
     said = " ".join(str(error).split())
+    if "integer string conversion" in said:  # Python's own limit, told in its own terms
+        return "a whole number has thousands of digits; 63 bits, about 9.2e18, are the most"
     return said if len(said) <= MAX_SHOWN_CHARS else said[:MAX_SHOWN_CHARS] + "..."
 
 

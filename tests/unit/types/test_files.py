@@ -103,6 +103,7 @@ def test_three_forms_of_one_mapping(tmp_path, name, content):
         ("a.json", b"[" * 100_000, "too deep"),
         ("a.json", b'{"x": ' + b"[" * 70 + b"]" * 70 + b"}", "over 64 deep"),
         ("a.json", b'{"x": ' + b"9" * 5000 + b"}", "not valid JSON"),
+        ("a.json", b'{"x": ' + b"9" * 5000 + b"}", "a whole number has thousands of digits; 63 bits"),
         ("a.json", b'{"x": -' + b"9" * 400 + b"}", "a whole number of 1,329 bits"),
         ("a.json", b'{"x": [1e999]}', "x.0 is inf: is no number"),
         ("a.json", b'{"x": "\\ud800"}', "half of a character"),
