@@ -218,6 +218,22 @@ def test_a_wrong_size_is_told_by_the_place_it_has_in_the_file(sound, value):
     assert "constrained" not in done.err
 
 
+@pytest.mark.parametrize(
+    ("args", "whole"),
+    [
+        (("place", "graph.json", "--chip", "tpuv4", "--scenario", "scenario.toml"), "stage  layers  "),
+        (("support", "tpuv4"), "what "),
+    ],
+)
+def test_tables_are_whole_at_80_columns(sound, monkeypatch, args, whole):
+    monkeypatch.setenv("COLUMNS", "80")
+    done = call(args)
+    assert done.code == 0, done.err + done.trace
+    assert whole in done.out
+    assert "\u2026" not in done.out  # nothing is cut
+    assert all(len(line) <= 80 for line in done.out.splitlines() if not line.startswith("launch it: "))
+
+
 def test_judge_names_the_file_of_a_wrong_plan(sound):
     plan = SOURCES["plan2.json"]()
     (sound / "plan2.json").write_text(json.dumps(plan | {"plan": plan["plan"] | {"sharding": "nope"}}))

@@ -16,7 +16,7 @@ from rephaze.workload.extract.architecture import Settings
 from rephaze.workload.extract.images import image_inputs, image_tokens, is_image_model
 from rephaze.workload.extract.known_values import KnownValues, watching
 from rephaze.workload.extract.sounds import sound_inputs
-from rephaze.workload.extract.source import Inputs
+from rephaze.workload.extract.source import Inputs, in_words
 
 if TYPE_CHECKING:
     import torch
@@ -159,7 +159,7 @@ class BatchMaker:
             with torch.no_grad(), watching(self.known):
                 found = ask(**inputs)
         except Exception as error:
-            raise UnsupportedError(f"{self.name}: {kind}s could not be made for it: {error}") from error
+            raise UnsupportedError(f"{self.name}: {kind}s could not be made for it: {in_words(error)}") from error
         for key in ("pooler_output", "last_hidden_state"):
             found = getattr(found, key, None) if getattr(found, key, None) is not None else found
         if isinstance(found, tuple | list):

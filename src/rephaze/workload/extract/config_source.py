@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import hashlib
 import json
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rephaze.errors import SpecError, UnsupportedError
 from rephaze.types.checks import did_you_mean
 from rephaze.workload.extract.architecture import Settings, class_of
 from rephaze.workload.extract.batch import BatchMaker
 from rephaze.workload.extract.experts import group_experts
-from rephaze.workload.extract.hugging_face import attention_name, quiet_library, skip_data_checks
+from rephaze.workload.extract.hugging_face import ModelClass, attention_name, quiet_library, skip_data_checks
 from rephaze.workload.extract.known_values import KnownValues, watching
-from rephaze.workload.extract.source import Source, element_type, require_torch, told
+from rephaze.workload.extract.source import Source, element_type, in_words, require_torch
+
+if TYPE_CHECKING:
+    import torch
 
 # Features that make a step depend on data or on earlier steps.
 _CONFIG_OVERRIDES = {
@@ -52,12 +55,12 @@ def source_from_config(
             settings._experts_implementation = "grouped_mm"
         try:
             with torch.device("meta"), watching(known):
-                module = model_class._from_config(settings, dtype=numbers)
+                module = _built(model_class, settings, numbers, attention)
                 if any(t.device.type != "meta" for t in (*module.parameters(), *module.buffers())):
                     module = module.to("meta")  # some are made without asking for a device
         except Exception as error:
             raise UnsupportedError(
-                f"{name}: {model_class.__name__} could not be built from this config: {told(error)}"
+                f"{name}: {model_class.__name__} could not be built from this config: {in_words(error)}"
             ) from error
     skip_data_checks(module)
     group_experts(module)
@@ -72,6 +75,17 @@ def source_from_config(
         known=known,
         makes_constants_by_sample=batch.has_features,
     )
+
+
+def _built(model_class: ModelClass, settings: Settings, dtype: torch.dtype, attention: str) -> torch.nn.Module:
+    try:
+        return model_class._from_config(settings, dtype=dtype)
+    except KeyError as error:
+        if settings._attn_implementation not in error.args:
+            raise
+        # A part of it (SAM's vision tower) knows the library's own names alone.
+        settings._attn_implementation = "sdpa" if attention == "fused" else "eager"
+        return model_class._from_config(settings, dtype=dtype)
 
 
 def hash_config(config: dict[str, Any]) -> str:
@@ -98,7 +112,7 @@ def _hugging_face_config(config: dict[str, Any], name: str) -> Settings:
     try:
         settings = CONFIG_MAPPING[model_type](**values)
     except Exception as error:
-        raise UnsupportedError(f"{name}: not a valid {model_type} config: {told(error)}") from error
+        raise UnsupportedError(f"{name}: not a valid {model_type} config: {in_words(error)}") from error
     for sub in _with_parts(settings):
         for key, value in _CONFIG_OVERRIDES.items():
             if hasattr(sub, key):
