@@ -10,6 +10,7 @@ from rephaze.hardware import ranges, scenarios
 from rephaze.truth import run_file
 from rephaze.types import csv_table, files, plain_data, quantities, space, system
 from rephaze.units import MIB
+from rephaze.workload.extract import config_source
 
 ROWS = [
     [cell.strip() for cell in line.split("|")[1:3]]
@@ -31,7 +32,8 @@ ROWS = [
         ("problems", [problem_files.MAX_PROBLEMS]),
         ("rows", [csv_table.MAX_ROWS]),
         ("blocks of a measured run", [run_file.MOST_BLOCKS, run_file.MOST_COUNT]),
-        ("layers", [quantities.MAX_LAYERS]),
+        ("layers of a model", [quantities.MAX_LAYERS]),
+        ("layers, experts, heads", [quantities.MAX_LAYERS, config_source.MAX_SIZE, config_source.MAX_SEQ_LEN]),
         ("edges between layers", [quantities.MAX_LINKS]),
         ("graphs", [quantities.MAX_CUTS]),
         ("operators", [quantities.MAX_OPS, quantities.MAX_OP_EDGES]),

@@ -234,6 +234,23 @@ def test_tables_are_whole_at_80_columns(sound, monkeypatch, args, whole):
     assert all(len(line) <= 80 for line in done.out.splitlines() if not line.startswith("launch it: "))
 
 
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"num_hidden_layers": 10**9}, "num_hidden_layers is 1000000000: must be at most 4,096"),
+        ({"num_attention_heads": 2**40}, "num_attention_heads is 1099511627776: must be at most 4,096"),
+        ({"vocab_size": 2**40}, "vocab_size is 1099511627776: must be at most 2,147,483,648"),
+        ({"model_type": {"a": 1}}, "model_type is {'a': 1}: is not an architecture"),
+        ({"text_config": {"num_layers": 5000}}, "text_config.num_layers is 5000: must be at most 4,096"),
+    ],
+)
+def test_a_config_of_no_model_is_refused_at_once(sound, change, said):
+    (sound / "config.json").write_text(json.dumps(SOURCES["config.json"]() | change))
+    done = call(("extract", "config.json", "--seq-len", "16"), deadline_s=30.0)
+    assert done.code == 1, done.trace
+    assert said in done.err
+
+
 def test_judge_names_the_file_of_a_wrong_plan(sound):
     plan = SOURCES["plan2.json"]()
     (sound / "plan2.json").write_text(json.dumps(plan | {"plan": plan["plan"] | {"sharding": "nope"}}))

@@ -9,6 +9,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from rephaze.errors import SpecError, UnsupportedError
@@ -123,7 +124,8 @@ class BatchMaker:
         """The tokens of a sample: those that images and sound stand for, then words that mean nothing special."""
         special = set(_special_tokens(self.settings))
         vocabulary = _vocabulary(self.settings)
-        words = [token for token in range(vocabulary) if token not in special][1 : 1 + _NUM_WORDS] or [0]
+        plain = (token for token in range(vocabulary) if token not in special)
+        words = list(islice(plain, 1, 1 + _NUM_WORDS)) or [0]
         row = [token for kind in self._num_features for token in [self._token_of(kind)] * self._num_features[kind]]
         return row + [words[i % len(words)] for i in range(self.seq_len - len(row))]
 

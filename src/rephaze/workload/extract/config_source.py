@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from typing import TYPE_CHECKING, Any
 
 from rephaze.errors import SpecError, UnsupportedError
 from rephaze.types.checks import did_you_mean
+from rephaze.types.quantities import MAX_LAYERS
 from rephaze.workload.extract.architecture import Settings, class_of
 from rephaze.workload.extract.batch import BatchMaker
 from rephaze.workload.extract.experts import group_experts
@@ -25,6 +27,11 @@ _CONFIG_OVERRIDES = {
     "apply_spec_augment": False,
 }
 _IGNORED_KEYS = ("auto_map", "quantization_config")
+MAX_SEQ_LEN = 2**24
+MAX_SIZE = 2**31
+"""Of a whole number of a config."""
+_COUNTS_MODULES = re.compile(r"(layers?|blocks?|experts|depths?|stages|heads?)$")
+"""Names of fields that say how many modules there are."""
 _TAGGED_FLOATS = {"Infinity": float("inf"), "-Infinity": float("-inf"), "NaN": float("nan")}
 """How transformers writes numbers that JSON has no text for: ``{"__float__": "Infinity"}``."""
 
@@ -78,14 +85,16 @@ def source_from_config(
 
 
 def _built(model_class: ModelClass, settings: Settings, dtype: torch.dtype, attention: str) -> torch.nn.Module:
+    module: torch.nn.Module
     try:
-        return model_class._from_config(settings, dtype=dtype)
+        module = model_class._from_config(settings, dtype=dtype)
     except KeyError as error:
         if settings._attn_implementation not in error.args:
             raise
         # A part of it (SAM's vision tower) knows the library's own names alone.
         settings._attn_implementation = "sdpa" if attention == "fused" else "eager"
-        return model_class._from_config(settings, dtype=dtype)
+        module = model_class._from_config(settings, dtype=dtype)
+    return module
 
 
 def hash_config(config: dict[str, Any]) -> str:
@@ -101,13 +110,14 @@ def _hugging_face_config(config: dict[str, Any], name: str) -> Settings:
         raise SpecError(
             f"{name}: model_type", None, "is required and missing", "is it a Hugging Face config.json?"
         )
-    if model_type not in CONFIG_MAPPING:
+    if not isinstance(model_type, str) or model_type not in CONFIG_MAPPING:
         raise SpecError(
             f"{name}: model_type",
             model_type,
             "is not an architecture this transformers version knows",
             did_you_mean(model_type, CONFIG_MAPPING.keys()),
         )
+    _check_sizes(config, f"{name}: ")
     values = {key: _decoded(value) for key, value in config.items() if key not in _IGNORED_KEYS}
     try:
         settings = CONFIG_MAPPING[model_type](**values)
@@ -120,6 +130,18 @@ def _hugging_face_config(config: dict[str, Any], name: str) -> Settings:
     if getattr(settings, "is_encoder_decoder", False) and not hasattr(settings, "decoder_start_token_id"):
         settings.decoder_start_token_id = 0
     return settings
+
+
+def _check_sizes(part: dict[str, Any], place: str) -> None:
+    """Raise if a model would have more of something than can be built, one Python object each, or be counted."""
+    for key, value in part.items():
+        if isinstance(value, dict):
+            _check_sizes(value, f"{place}{key}.")
+            continue
+        most = MAX_LAYERS if _COUNTS_MODULES.search(key) else MAX_SIZE
+        for size in value if isinstance(value, list) else [value]:
+            if type(size) is int and size > most:
+                raise SpecError(f"{place}{key}", size, f"must be at most {most:,}")
 
 
 def _decoded(value: Any) -> Any:
@@ -142,7 +164,11 @@ def _sequence_length(settings: Settings, seq_len: int | None, name: str) -> int:
     keys = ("max_position_embeddings", "n_positions", "max_target_positions")
     longest = next((found for key in keys if (found := getattr(text, key, None)) and found > 0), None)
     if seq_len is None:
-        return int(longest or 512)
+        found = int(longest or 512)
+        if found > MAX_SEQ_LEN:
+            rule = f"is the longest of {name}; at most {MAX_SEQ_LEN:,} are recorded"
+            raise SpecError("seq_len", found, rule, "give --seq-len")
+        return found
     # Learned position tables end; rotations do not.
     is_learned = not hasattr(text, "rope_parameters") and not hasattr(text, "relative_attention_num_buckets")
     if longest and is_learned and seq_len > longest:
