@@ -284,5 +284,5 @@ def test_a_space_without_designs_names_the_limit_that_closes_most():
         found = run_search(with_space(base, space))
         assert found.status is SearchStatus.INFEASIBLE
         assert found.reason == f"no design keeps to the limits of the space: {said}"
-    too_little = replace(free, hbm_bytes_options=(1,))
+    too_little = replace(free, hbm_bytes_options=(2**20,))
     assert "no plan" in run_search(with_space(base, too_little)).reason
