@@ -123,7 +123,7 @@ def examine(kind: str, given: dict[str, Any]) -> Found:
     from rephaze.workload.extract.extraction import extract_config
 
     found: Found = {"kind": kind}
-    seq_len = given.get("seq_len", USUAL_SEQ_LEN)
+    seq_len, dtype = given.get("seq_len", USUAL_SEQ_LEN), given.get("dtype", "bfloat16")
     try:
         config = short_config(kind, given)
     except Exception as error:  # noqa: BLE001 - the library's own default is no model
@@ -132,12 +132,12 @@ def examine(kind: str, given: dict[str, Any]) -> Found:
     began_s = time.perf_counter()
     try:
         try:
-            graph = extract_config(config, name=kind, seq_len=seq_len, attention="eager")
+            graph = extract_config(config, name=kind, seq_len=seq_len, attention="eager", dtype=dtype)
         except SpecError as error:
             if "has positions for" not in str(error):
                 raise
             seq_len = None  # the longest it takes is shorter
-            graph = extract_config(config, name=kind, seq_len=seq_len, attention="eager")
+            graph = extract_config(config, name=kind, seq_len=seq_len, attention="eager", dtype=dtype)
     except RephazeError as error:
         return {**found, "status": "refused", "why": str(error), **taken(began, began_s)}
     except Exception:  # noqa: BLE001 - a crash is a finding
@@ -151,7 +151,7 @@ def examine(kind: str, given: dict[str, Any]) -> Found:
     found["saved_bytes"] = sum((one.saved_bytes + one.saved_input_bytes).at(MICROBATCH) for one in layers)
     found["num_layer_types"] = len(graph.layer_types)
     try:
-        found.update(count(config, kind, seq_len))
+        found.update(count(config, kind, seq_len, dtype))
     except Exception:  # noqa: BLE001 - a finding, too
         return {**found, "status": "not counted", "why": traceback.format_exc()[-2000:]}
     found["status"] = "extracted" if is_right(found) else "differs"
@@ -218,7 +218,7 @@ def merged(first: dict[str, Any], second: dict[str, Any]) -> dict[str, Any]:
     return out
 
 
-def count(config: dict[str, Any], kind: str, seq_len: int | None) -> Found:
+def count(config: dict[str, Any], kind: str, seq_len: int | None, dtype: str) -> Found:
     """Parameters, FLOPs and kept bytes of one step of the whole module, by torch's counter and hooks."""
     import torch
     from torch.utils.flop_counter import FlopCounterMode
@@ -231,7 +231,7 @@ def count(config: dict[str, Any], kind: str, seq_len: int | None) -> Found:
     from rephaze.workload.extract.substitutes import substitutes
 
     with quiet_library(), plain_masks():
-        source = source_from_config(config, name=kind, seq_len=seq_len, dtype="bfloat16", attention="eager")
+        source = source_from_config(config, name=kind, seq_len=seq_len, dtype=dtype, attention="eager")
     module, inputs = source.module.train(), source.inputs_at(MICROBATCH)
     assert isinstance(inputs, dict)
     plain, corrected = FlopCounterMode(display=False), FlopCounterMode(display=False, custom_mapping=corrections())

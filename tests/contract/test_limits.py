@@ -6,9 +6,11 @@ from pathlib import Path
 import pytest
 
 from rephaze.api import models, problem_files
-from rephaze.hardware import design_csv, ranges, scenarios
-from rephaze.types import files, plain_data, quantities, space
+from rephaze.hardware import ranges, scenarios
+from rephaze.truth import run_file
+from rephaze.types import csv_table, files, plain_data, quantities, space, system
 from rephaze.units import MIB
+from rephaze.workload.extract import config_source
 
 ROWS = [
     [cell.strip() for cell in line.split("|")[1:3]]
@@ -28,8 +30,10 @@ ROWS = [
         ("bytes and bytes", [quantities.MAX_BYTES]),
         ("seconds", [quantities.MAX_SECONDS]),
         ("problems", [problem_files.MAX_PROBLEMS]),
-        ("rows", [design_csv.MAX_ROWS]),
-        ("layers", [quantities.MAX_LAYERS]),
+        ("rows", [csv_table.MAX_ROWS]),
+        ("blocks of a measured run", [run_file.MOST_BLOCKS, run_file.MOST_COUNT]),
+        ("layers of a model", [quantities.MAX_LAYERS]),
+        ("layers, experts, heads", [quantities.MAX_LAYERS, config_source.MAX_SIZE, config_source.MAX_SEQ_LEN]),
         ("edges between layers", [quantities.MAX_LINKS]),
         ("graphs", [quantities.MAX_CUTS]),
         ("operators", [quantities.MAX_OPS, quantities.MAX_OP_EDGES]),
@@ -49,6 +53,7 @@ ROWS = [
                 )
             ],
         ),
+        ("watts, dollars, mm² of a budget", [system.MAX_BUDGET]),
         ("tensor-parallel", [models.MAX_COUNT]),
     ],
 )

@@ -10,7 +10,7 @@ from pathlib import Path
 from tests.fuzz.campaign import Tally, run_cases
 from tests.fuzz.recorded import record_run
 
-CASES_A_SEED = 1000
+CASES_A_SEED = 500
 
 
 def main() -> int:
@@ -28,20 +28,24 @@ def main() -> int:
         run = record_run(Path(folder))
         while time.monotonic() < until and (not asked.cases or num_cases < asked.cases):
             seed = secrets.randbelow(2**32) if asked.seed is None else asked.seed
-            found: Tally = run_cases(seed, asked.cases or CASES_A_SEED, run=run, until=until, first=asked.first)
+            # In lots, so that what is found is told while the rest is tried.
+            first = asked.first + (num_cases if asked.seed is not None else 0)
+            left = asked.cases - num_cases if asked.cases else CASES_A_SEED
+            found: Tally = run_cases(seed, min(left, CASES_A_SEED), run=run, until=until, first=first)
             num_cases, slowest_s = num_cases + found.num_cases, max(slowest_s, found.slowest_s)
             for one in found.findings:
                 kinds[one.kind] = kinds.get(one.kind, 0) + 1
                 if kinds[one.kind] == 1 or asked.all:
                     print(one, flush=True)
             print(
-                f"seed {seed}: {found.num_cases} cases, exit codes {dict(sorted(found.codes.items()))}", flush=True
+                f"seed {seed}: {found.num_cases} cases from {first}, "
+                f"exit codes { ({int(code): number for code, number in sorted(found.codes.items())}) }",
+                flush=True,
             )
-            if asked.seed is not None:
-                break
     for kind, count in sorted(kinds.items(), key=lambda item: -item[1]):
         print(f"{count:6} {kind}")
-    print(f"{num_cases:,} cases, {sum(kinds.values())} findings of {len(kinds)} kinds, slowest {slowest_s:.1f} s")
+    findings = f"{sum(kinds.values())} findings of {len(kinds)} kinds"
+    print(f"{num_cases:,} cases, {findings}, slowest {slowest_s:.1f} s of a processor")
     return bool(kinds)
 
 

@@ -4,21 +4,20 @@ import gzip
 import json
 import random
 import shutil
-from collections.abc import Callable
 from dataclasses import dataclass
+from enum import EnumType
 from pathlib import Path
 from typing import Any
 
-import typer
-
+from tests.fuzz.broken_csv import break_csv
+from tests.fuzz.commands import BASES, ON_RUNS, QUICK, RARE, READERS
+from tests.fuzz.harness import commands
 from tests.fuzz.mutations import NUMBERS, WORDS, Mutant, break_bytes, mutate
 from tests.fuzz.seeds import SOURCES
 from tests.fuzz.toml_text import toml_text
 
 TOO_FAR = {"--dask", "--install-completion", "--show-completion"}
 """Options that would leave this process or this folder."""
-QUICK = {"--time-limit": "0.3", "--workers": "1", "--sample": "0", "--budget": "1", "--known-chips": "0"}
-"""What keeps a case short, where a command has it."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -65,10 +64,11 @@ def draw(rng: random.Random, folder: Path, has_run: bool) -> Case:
 
 
 def _broken_file(rng: random.Random, folder: Path) -> Case:
-    name = rng.choice(list(READERS))
-    if name == "designs.csv":
-        mutant = _broken_csv(rng)
-    elif name.endswith(".gz"):
+    names = list(READERS)
+    name = rng.choices(names, weights=[RARE.get(one, 1.0) for one in names])[0]
+    if name.endswith(".csv"):
+        mutant = break_csv(rng, SOURCES[name]())
+    elif name.endswith((".gz", ".jsonl")):
         content, how = break_bytes(rng, (folder / name).read_bytes())
         mutant = Mutant(content, how)
     elif rng.random() < 0.8:
@@ -85,35 +85,9 @@ def _broken_file(rng: random.Random, folder: Path) -> Case:
     args = rng.choice(READERS[name])
     if rng.random() < 0.3 and "--json" not in args:
         args = (*args, "--json")
-    return Case(args=args, how=f"{name}: {mutant.how}", is_nonsense=mutant.is_nonsense)
-
-
-def _broken_csv(rng: random.Random) -> Mutant:
-    rows = [line.split(",") for line in SOURCES["designs.csv"]().splitlines()]
-    at, cell = rng.randrange(len(rows)), rng.randrange(len(rows[0]))
-    way = rng.choice(("cell", "cell", "number", "more", "twice", "less", "bytes", "quote"))
-    if way == "bytes":
-        return Mutant(*break_bytes(rng, SOURCES["designs.csv"]().encode()))
-    if way == "cell":
-        rows[at][cell] = rng.choice(
-            ("x", "1.5", "", "\uff11", "1_0", "0x10", "\x1b[31m", "nan", "true", " ", "-4")
-        )
-        is_nonsense = bool(at and rows[at][cell].strip())
-    elif way == "number":
-        rows[at][cell], is_nonsense = str(rng.choice(NUMBERS)), at == 0
-    elif way == "more":
-        rows[at].append("77")
-        is_nonsense = True
-    elif way == "twice":
-        rows = [[*row, row[cell]] for row in rows]
-        is_nonsense = True
-    elif way == "less":
-        rows[at].pop()
-        is_nonsense = True
-    else:
-        rows[at][cell] = '"' + rows[at][cell]
-        is_nonsense = True
-    return Mutant("\n".join(",".join(row) for row in rows) + "\n", f"{way} {at},{cell}", is_nonsense)
+    # A library decides what fields of a config mean, and ignores those it does not know.
+    is_nonsense = mutant.is_nonsense and name != "config.json"
+    return Case(args=args, how=f"{name}: {mutant.how}", is_nonsense=is_nonsense)
 
 
 def _broken_run(rng: random.Random, folder: Path) -> Case:
@@ -122,21 +96,12 @@ def _broken_run(rng: random.Random, folder: Path) -> Case:
     for _ in range(rng.choice((1, 1, 3, 20))):
         content, how = break_bytes(rng, content)
     path.write_bytes(content)
-    table = rng.choice(("evaluations", "plans", "stages", "bounds", "designs", "incumbents", "boxes"))
-    args = rng.choice(
-        (
-            ("pareto", "run", "--coarse"),
-            ("export", "run", "--out", "new.csv", "--table", table),
-            ("report", "run", "--out", "new.html"),
-            ("judge", "--run", "run", "--chip", "tpuv4"),
-        )
-    )
-    return Case(args=args, how=f"run.db: {how}", changes=frozenset({"run"}))
+    return Case(args=rng.choice(ON_RUNS), how=f"run.db: {how}", changes=frozenset({"run"}))
 
 
 def _odd_options(rng: random.Random, has_run: bool) -> Case:
     """A sound call with some of its command's options, known from the command itself, given odd values."""
-    root: Any = typer.main.get_command(_app())
+    root = commands()
     name = rng.choice([one for one in BASES if has_run or "run" not in BASES[one][0]])
     args = [name, *rng.choice(BASES[name])]
     params = [p for p in root.commands[name].params if p.opts[0].startswith("-") and not set(p.opts) & TOO_FAR]
@@ -145,27 +110,48 @@ def _odd_options(rng: random.Random, has_run: bool) -> Case:
         if getattr(param, "is_flag", False):
             args.append(option)
         elif option not in ("--help", "--version"):
-            args += [option, _odd_value(rng, option)]
+            args += [option, _odd_value(rng, option, _choices(param))]
     for option, value in QUICK.items():
-        if option not in args and any(option in param.opts for param in params):
+        if option not in args and any(option in param.opts for param in params) and _applies(option, args):
             args += [option, value]
     if rng.random() < 0.05:
         args.insert(rng.randrange(len(args) + 1), rng.choice(WORDS).replace("\0", "") or "''")
     return Case(
         args=tuple(arg.replace("\0", "") for arg in args),
         how="options",
-        changes=frozenset({"page.html", "run", "new.csv"}),
+        changes=frozenset({"page.html", "run", "new.csv", "cells.jsonl"}),
     )
 
 
-def _odd_value(rng: random.Random, option: str) -> str:
+def _applies(option: str, args: list[str]) -> bool:
+    """Whether what keeps a case short is no misuse in this call."""
+    if args[0] == "pareto":
+        return option != "--workers" or "--solve" in args
+    return args[0] != "reproduce" or "paper" in args
+
+
+def _choices(param: Any) -> list[str]:
+    """The values an option takes, where those are a list of words."""
+    kind = getattr(getattr(param, "type_descriptor", None), "annotation", None)
+    return [str(one.value) for one in kind] if isinstance(kind, EnumType) else []
+
+
+def _odd_value(rng: random.Random, option: str, choices: list[str]) -> str:
+    if choices and rng.random() < 0.6:
+        return rng.choice(choices)
+    if option == "--port":
+        return rng.choice(("0", "0", "-1", "65536", "x", ""))
+    if option == "--steps":
+        return rng.choice(("0", "1", "-1", "x", "21"))
+    if option == "--max-chips":
+        return rng.choice(("0", "1", "-1", "x", "7"))
     if option == "--workers":
         return rng.choice(("-1", "0", "1", "nan", "x"))
     if option in ("--time-limit", "--known-chips"):
         return rng.choice(("nan", "-1", "0", "0.1", "inf" if option == "--time-limit" else "0.2", "x", "1e-9"))
     if option in ("--sample", "--budget"):
         return rng.choice(("-1", "0", "1", "x", "1e9"))
-    if option in ("--out", "--html"):
+    if option in ("--out", "--html", "--page"):
         names = (
             "page.html",
             "graph.json",
@@ -178,7 +164,18 @@ def _odd_value(rng: random.Random, option: str) -> str:
             "new.html",
         )
         return rng.choice(
-            (*names, "new.csv", "a" * 300 + ".html", "[/x].html", "/dev/null", "chip.toml", "x\x1b[31m.html")
+            (
+                *names,
+                "new.csv",
+                "new.md",
+                "runs.csv",
+                "run/report.html",
+                "a" * 300 + ".html",
+                "[/x].html",
+                "/dev/null",
+                "chip.toml",
+                "x\x1b[31m.html",
+            )
         )
     files = (
         "graph.json",
@@ -189,73 +186,11 @@ def _odd_value(rng: random.Random, option: str) -> str:
         "run",
         "nowhere.toml",
         "system.toml",
+        "system-run.toml",
+        "runs.csv",
+        "plan2.json",
+        "problem2.json",
     )
     return rng.choice(
         (*files, *map(str, NUMBERS), *WORDS, "default", "coarse", "paper", "tpuv4", "tp=2,dp=x", "full")
     )
-
-
-def _app() -> typer.Typer:
-    from rephaze.cli.main import app
-
-    return app
-
-
-_ON_CHIP = ("--chip", "tpuv4")
-READERS: dict[str, tuple[tuple[str, ...], ...]] = {
-    "schedule.json": (
-        ("schedule", "schedule.json", "--time-limit", "0.5"),
-        ("schedule", "schedule.json", "--solver", "ilp", "--time-limit", "0.5"),
-    ),
-    "gemm.json": (("estimate", "gemm.json"),),
-    "problem1.json": (("place", "problem1.json"), ("place", "problem1.json", "--why", "tp=2")),
-    "problem2.json": (("place", "problem2.json"), ("place", "problem2.json", "--why", "sharding=none")),
-    "plan1.json": (("evaluate", "plan1.json"), ("evaluate", "plan1.json", "--timeline")),
-    "plan2.json": (("evaluate", "plan2.json"), ("evaluate", "plan2.json", "--timeline"), ("judge", "plan2.json")),
-    "graph.json": (
-        ("graph", "graph.json"),
-        ("graph", "graph.json", "--layer", "1"),
-        ("graph", "graph.json", "--tp", "2", "--layer", "1"),
-        ("estimate", "graph.json", *_ON_CHIP),
-        ("schedule", "graph.json", *_ON_CHIP, "--time-limit", "0.3"),
-    ),
-    "graph.json.gz": (("graph", "graph.json.gz"),),
-    "chip.toml": (
-        ("chips", "chip.toml"),
-        ("bill", "chip.toml"),
-        ("estimate", "graph.json", "--chip", "chip.toml"),
-    ),
-    "chip.json": (
-        ("chips", "chip.json"),
-        ("schedule", "graph.json", "--chip", "chip.json", "--time-limit", "0.3"),
-    ),
-    "system.toml": (("bill", "tpuv4", "--system", "system.toml"),),
-    "run.toml": (("search", "--config", "run.toml", "--workers", "1", "--time-limit", "0.3"),),
-    "scenario.toml": (
-        ("space", "--scenario", "scenario.toml"),
-        ("space", "--scenario", "scenario.toml"),
-        ("bill", "tpuv4", "--scenario", "scenario.toml"),
-        ("search", "graph.json", "--scenario", "scenario.toml", "--workers", "1", "--time-limit", "0.3"),
-    ),
-    "designs.csv": (("area", "designs.csv"), ("area", "designs.csv", "--model", "paper")),
-}
-"""Commands by the file they read."""
-
-BASES: dict[str, tuple[tuple[str, ...], ...]] = {
-    "graph": (("graph.json",),),
-    "chips": ((), ("tpuv4",), ("chip.toml",)),
-    "area": (("designs.csv",),),
-    "bill": (("tpuv4",), ("chip.toml",)),
-    "space": (("--scenario", "scenario.toml"),),
-    "estimate": (("gemm.json",), ("graph.json", *_ON_CHIP)),
-    "schedule": (("schedule.json",), ("graph.json", *_ON_CHIP)),
-    "place": (("problem1.json",), ("problem2.json",)),
-    "evaluate": (("plan1.json",), ("plan2.json",)),
-    "judge": (("plan2.json",), ("--run", "run", *_ON_CHIP)),
-    "search": (("--config", "run.toml"),),
-    "report": (("run",),),
-    "pareto": (("run", "--coarse"),),
-    "export": (("run", "--out", "new.csv"),),
-}
-"""Sound calls by command, to which odd options are added."""
-Draw = Callable[[random.Random, Path, bool], Case]

@@ -137,7 +137,13 @@ def _kind(rng: random.Random, data: Any, places: list[Any]) -> Mutant:
         return _number(rng, data, places)
     parent[path[-1]] = _other_kind(rng, before)
     understood = field in SEVERAL_KINDS or any(step in FREE_KEYS for step in path)
+    # A size in a graph is a number, or [const, per_sample].
+    understood |= _is_size(before) and type(parent[path[-1]]) is int
     return Mutant(data, f"{_shown(path)} = {parent[path[-1]]!r}", not understood)
+
+
+def _is_size(value: Any) -> bool:
+    return isinstance(value, list) and len(value) == 2 and all(type(one) is int for one in value)
 
 
 def _number(rng: random.Random, data: Any, places: list[Any]) -> Mutant:

@@ -108,8 +108,8 @@ def test_an_op_without_a_mode_is_infeasible_and_named(tmp_path):
         (with_op(core="vectr"), "did you mean 'vector'?"),
         (with_op(core="none"), "must be 0 for core none"),
         (with_op(name="q"), "op name is 'q': is used twice"),
-        (json.dumps(GOOD).replace("100", "1e999"), "inf is no number to reckon with"),
-        (json.dumps(GOOD).replace("100", "NaN"), "NaN is not a JSON number"),
+        (json.dumps(GOOD).replace("100", "1e999"), "is inf: is no number to reckon with"),
+        (json.dumps(GOOD).replace("100", "NaN"), "is nan: is no number to reckon with"),
         ("{", "not valid JSON"),
     ],
 )

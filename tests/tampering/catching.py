@@ -3,9 +3,11 @@
 import shutil
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 
 from rephaze.errors import RunError
+from rephaze.search.system_evaluator import SystemEvaluator
 from rephaze.store.reader import settings_digest
 from rephaze.verify import run_check
 from rephaze.verify.rederive import WinnerCheck
@@ -45,6 +47,9 @@ def quick():
 
 
 def _remembering(evaluator):
+    if isinstance(evaluator, SystemEvaluator):
+        evaluator.of = cache(lambda system, of=evaluator.of: _remembering(of(system)))
+        return evaluator
     solvers, bounds = {}, {}
     solver_of = evaluator.chip_solver
 

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from rephaze.errors import SpecError
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Calibration:
@@ -41,7 +43,12 @@ def calibrate(paths: Sequence[str | Path], *, num_steps: int = 3) -> Calibration
 
     constants = load_constants()
     runs = [run for path in paths for run in read_runs(Path(path))]
-    fit = FitProblem(fitted_rows(runs), constants).fit(num_steps, calibrated())
+    problem = FitProblem(fitted_rows(runs), constants)
+    if not problem.runs:
+        shown = ", ".join(str(path) for path in paths)
+        rule = "holds no run to fit to: none is scored, states its time and can be modelled"
+        raise SpecError("FILE", shown, rule, "rephaze validate says why of each row")
+    fit = problem.fit(num_steps, calibrated())
     values = fit.values | fit_memory(runs, fit.values)
     return Calibration(
         values=values,

@@ -241,7 +241,8 @@ def _stage_table(answer: PlacedModel | FullAnswer | EvaluatedPlan) -> FlatTable:
     pp = len(memory_of) if memory_of else len(record["stages"])
     rows: list[dict[str, Any]] = []
     for at, stage in enumerate(record["stages"]):
-        planned = record["plan"]["stages"][at]
+        # Answers of format 1 tell a stage's layers with its costs.
+        planned = record["plan"]["stages"][at] if "plan" in record else {"layers": stage["layers"]}
         row: dict[str, Any] = {"stage": at, "device": at % pp, "num_layers": len(planned["layers"])}
         row |= (
             {"first_layer": planned["layers"][0], "last_layer": planned["layers"][-1]} if planned["layers"] else {}

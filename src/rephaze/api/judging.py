@@ -13,6 +13,7 @@ from rephaze.api.measured_chips import keep_measured
 from rephaze.api.present import Block, Shown
 from rephaze.api.schedules import OnStep, ignore_step
 from rephaze.errors import RunError, SpecError
+from rephaze.types.checks import under
 from rephaze.types.chip import Chip
 from rephaze.types.files import read_mapping
 from rephaze.types.standing import Standing
@@ -125,11 +126,12 @@ def judge_plan(plan_file: str | Path) -> Judgement:
     from rephaze.place.full.solver import FullPlacer
 
     data = read_mapping(Path(plan_file))
-    if not is_full(data):
-        rule = "must be a plan file of format rephaze.placement-plan/2"
-        raise SpecError("format", data.get("format"), rule)
-    problem, graph, plan = parse_full_plan(data)
-    check_plan(problem, graph, plan)
+    with under(f"{plan_file}: "):
+        if not is_full(data):
+            rule = "must be a plan file of format rephaze.placement-plan/2"
+            raise SpecError("format", data.get("format"), rule)
+        problem, graph, plan = parse_full_plan(data)
+        check_plan(problem, graph, plan)
     price = price_full_plan(problem, graph, plan)
     best = FullPlacer(problem).solve()
     return Judgement(

@@ -242,7 +242,7 @@ def _extracted(source: str, seq_len: int | None, **options: Any) -> ModelGraph:
         path = Path(source)
         # config.json says nothing about the model; the folder it lies in usually does.
         name = path.stem if path.stem != "config" else path.absolute().parent.name or "config"
-        return extract_config(read_mapping(path), name=name, seq_len=seq_len, **options)
+        return extract_config(read_mapping(path, is_finite=False), name=name, seq_len=seq_len, **options)
     raise SpecError(
         "source",
         source,

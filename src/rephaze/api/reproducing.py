@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from rephaze.api.present import Block, Shown, TextTable
 from rephaze.types.checks import check_choice
-from rephaze.types.output_files import MARKDOWN_PAGE, write_whole
+from rephaze.types.output_files import MARKDOWN_PAGE, check_folder, check_output, write_whole
 from rephaze.types.reproduction import PaperReproduction
 
 if TYPE_CHECKING:
@@ -86,9 +86,14 @@ def reproduce_paper(
     from rephaze.report.paper_page import paper_page
     from rephaze.study.paper_claims import reproduce_paper as reproduced
     from rephaze.study.paper_runs import PAPER_SETTINGS
+    from rephaze.workload.zoo import ZOO_NAMES
 
+    for name in models:
+        check_choice("model", name, ZOO_NAMES)
     for name in settings:
         check_choice("setting", name, [one.name for one in PAPER_SETTINGS])
+    check_output(Path(page), MARKDOWN_PAGE)
+    check_folder(Path(folder))
     found = reproduced(
         Path(folder),
         models=models,
@@ -97,6 +102,5 @@ def reproduce_paper(
         time_limit_s=time_limit_s,
         on_step=on_step,
     )
-    Path(page).parent.mkdir(parents=True, exist_ok=True)
     write_whole(Path(page), paper_page(found), MARKDOWN_PAGE)
     return ReproducedPaper(found=found, page=Path(page))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
@@ -12,9 +11,11 @@ from typing import Any
 from rephaze.api.full_plans import FullAnswer
 from rephaze.api.plans import place_model
 from rephaze.api.present import Block, Shown, TextTable
+from rephaze.errors import FileError
 from rephaze.types.checks import check_choice
+from rephaze.types.files import parse_json, read_text
 from rephaze.types.full import FullPlan, FullPrice, Sharding
-from rephaze.types.output_files import MARKDOWN_PAGE, write_whole
+from rephaze.types.output_files import MARKDOWN_PAGE, check_folder, check_output, write_whole
 from rephaze.types.reproduction import NestCell, NestFigure, PlacedCell
 from rephaze.types.scenario import Scenario
 
@@ -79,6 +80,8 @@ def reproduce_nest(
     figures = list(nest_figures())
     for name in models:
         check_choice("model", name, list(dict.fromkeys(one.model for one in figures)))
+    check_output(Path(page), MARKDOWN_PAGE)
+    check_folder(Path(folder))
     path = Path(folder) / "cells.jsonl"
     kept = _kept_cells(path)
     cells = []
@@ -94,7 +97,6 @@ def reproduce_nest(
             with path.open("a", encoding="utf-8") as out:
                 out.write(json_text(to_json(cell)) + "\n")
         cells.append(cell)
-    Path(page).parent.mkdir(parents=True, exist_ok=True)
     write_whole(Path(page), nest_page(cells, nest_data()), MARKDOWN_PAGE)
     return ReproducedNest(cells=tuple(cells), page=Path(page))
 
@@ -177,5 +179,13 @@ def _kept_cells(path: Path) -> dict[tuple[str, str, int], NestCell]:
 
     if not path.exists():
         return {}
-    found = [from_json(NestCell, json.loads(line)) for line in path.read_text("utf-8").splitlines()]
-    return {(one.figure.setup, one.figure.model, one.figure.num_devices): one for one in found}
+    found = {}
+    for number, line in enumerate(read_text(path).splitlines(), start=1):
+        source = f"{path}:{number}"
+        try:
+            one = from_json(NestCell, parse_json(line, source))
+        except FileError as error:
+            said = str(error).removeprefix(f"{source}: ")
+            raise FileError(f"{source}: {said}; remove the line, and it is planned again") from None
+        found[one.figure.setup, one.figure.model, one.figure.num_devices] = one
+    return found

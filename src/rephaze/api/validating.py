@@ -28,10 +28,10 @@ def validate(paths: Sequence[str | Path], *, physics: str = "calibrated") -> Val
     return validate_files([Path(path) for path in paths], values, physics)
 
 
-def write_validation_page(validation: Validation, path: str | Path) -> Path:
-    """An HTML page: the scatter, errors by cause, the worst rows."""
+def write_validation_page(validation: Validation, path: str | Path, *, reads: Sequence[str | Path] = ()) -> Path:
+    """An HTML page: the scatter, errors by cause, the worst rows; never over one of ``reads``."""
     from rephaze.report.validation_page import validation_page
 
     target = Path(path)
-    write_whole(target, validation_page(validation), HTML_PAGE)
+    write_whole(target, validation_page(validation), HTML_PAGE, reads)
     return target

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from rephaze.cli.output import ExitCode, JsonOption, MisuseError, print_json, stdout
+from rephaze.types.system import MAX_BUDGET
 from rephaze.units import MM2_PER_M2, USD_PER_MUSD, W_PER_MW
 
 
@@ -63,6 +64,6 @@ def bill(
 
 
 def _scaled(option: str, value: float | None, unit: float) -> float | None:
-    if value is not None and not value > 0:
-        raise MisuseError(option, value, "must be above zero")
+    if value is not None and not 0 < value <= MAX_BUDGET:
+        raise MisuseError(option, value, f"must be above zero and at most {MAX_BUDGET:g}")
     return None if value is None else value * unit

@@ -75,4 +75,4 @@ def export(
         record = {"run": str(run), "table": table, "format": chosen, "out": str(out), "num_rows": num_rows}
         print_json(record)
     else:
-        stdout.print(f"{num_rows:,} rows of {table} in {out}", soft_wrap=True)
+        stdout.print(f"{num_rows:,} {'row' if num_rows == 1 else 'rows'} of {table} in {out}", soft_wrap=True)

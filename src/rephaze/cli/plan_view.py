@@ -29,7 +29,7 @@ from rephaze.cli.output import styled
 from rephaze.cli.tables import bare_table, print_content
 
 if TYPE_CHECKING:
-    from rich.console import Console
+    from rich.console import Console, JustifyMethod
 
     from rephaze.api.full_plans import FullAnswer
     from rephaze.api.plan_results import EvaluatedPlan, PlacedModel
@@ -127,7 +127,10 @@ def _show_timeline(console: Console, events: Sequence[tuple[int, str, float, flo
 def _stage_table(priced: PricedPlan) -> Table:
     table = bare_table()
     for heading in STAGE_HEADINGS:
-        table.add_column(heading, justify="left" if heading in STAGE_WORDS else "right", no_wrap=True)
+        # Only names give way where there is little room: a number or a bar that is cut says something else.
+        is_names = heading == "layers"
+        justify: JustifyMethod = "left" if heading in STAGE_WORDS else "right"
+        table.add_column(heading, justify=justify, no_wrap=not is_names, overflow="fold")
     slowest = max(stage.load_s for stage in priced.stages)
     for position, stage in enumerate(priced.stages):
         if position == _MOST_ROWS // 2 and len(priced.stages) > _MOST_ROWS:

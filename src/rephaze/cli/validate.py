@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from rephaze.cli.output import JsonOption, print_json, stderr, stdout
+from rephaze.types.output_files import HTML_PAGE, check_output
 from rephaze.types.truth import ErrorSummary, Validation
 
 
@@ -39,9 +40,11 @@ def validate(
     from rephaze.api.validating import validate as validate_tables
     from rephaze.api.validating import write_validation_page
 
+    if html is not None:
+        check_output(html, HTML_PAGE, files)
     found = validate_tables(files, physics=physics)
     if html is not None:
-        write_validation_page(found, html)
+        write_validation_page(found, html, reads=files)
         stderr.print(f"wrote {html}")
     if json:
         print_json(found.record())

@@ -184,7 +184,10 @@ def most_chips(
 
 def _fraction(amount_c: Floats, limit: float) -> Floats:
     # A die that fits no wafer costs infinitely much, which is within an infinite budget.
-    return np.zeros_like(amount_c) if math.isinf(limit) else amount_c / limit
+    if math.isinf(limit):
+        return np.zeros_like(amount_c)
+    with np.errstate(over="ignore"):  # infinitely often a limit that is next to nothing
+        return amount_c / limit
 
 
 def _value(name: str) -> float:

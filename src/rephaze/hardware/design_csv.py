@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import re
 from pathlib import Path
 
@@ -13,26 +11,19 @@ from rephaze.errors import FileError, SpecError
 from rephaze.hardware.template import build_chips, load_template
 from rephaze.types.checks import check_count, did_you_mean
 from rephaze.types.chip import ChipTable
-from rephaze.types.files import read_text
+from rephaze.types.csv_table import read_csv_table
 from rephaze.types.space import AreaModel
 
 REQUIRED = ("num_tensor_cores", "num_vector_cores", "width", "depth", "global_buffer_bytes")
 OPTIONAL = ("vector_lanes", "num_hbm_stacks")
 DEFAULT_HBM_STACKS = 4
-MAX_ROWS = 1_000_000
 _WHOLE = re.compile(r"[+-]?[0-9]{1,15}")
 
 
 def read_designs(path: Path, model: AreaModel) -> ChipTable:
     """The chips of a CSV file, built by the template that goes with the area model."""
-    try:
-        header, *lines = [line for line in csv.reader(io.StringIO(read_text(path)), strict=True) if line] or [[]]
-    except csv.Error as error:
-        raise FileError(f"{path.name}: not valid CSV ({error})") from None
-    header = [name.strip() for name in header]
+    header, lines = read_csv_table(path)
     _check_header(header, path.name)
-    if len(lines) > MAX_ROWS:
-        raise FileError(f"{path.name}: has {len(lines):,} rows; the most is {MAX_ROWS:,}")
     rows = [_row(number, header, line, path.name) for number, line in enumerate(lines, start=1)]
     if not rows:
         raise FileError(f"{path.name}: holds no chips; give a row below the header")
@@ -50,14 +41,11 @@ def read_designs(path: Path, model: AreaModel) -> ChipTable:
 
 
 def _check_header(header: list[str], source: str) -> None:
-    """Raise if a needed column is missing, one is given twice, or looks like a known one misspelt.
+    """Raise if a needed column is missing, or one looks like a known one misspelt.
 
     Others, such as names or areas found before, may be there: tables of designs are written by people.
     """
     known = REQUIRED + OPTIONAL
-    for at, name in enumerate(header):
-        if name in header[:at]:
-            raise FileError(f"{source}: column {name[:80]} is given twice")
     for name in REQUIRED:
         if name not in header:
             raise FileError(f"{source}: column {name} is missing; needed are {', '.join(REQUIRED)}")
@@ -68,14 +56,6 @@ def _check_header(header: list[str], source: str) -> None:
 
 
 def _row(number: int, header: list[str], cells: list[str], source: str) -> dict[str, int]:
-    if len(cells) > len(header):
-        raise SpecError(
-            f"{source} row {number}", cells[len(header)], f"is a cell too much: there are {len(header)} columns"
-        )
-    if len(cells) < len(header):
-        # A row that lost a cell in its middle would be read as another chip, each number a column off.
-        rule = f"is too short: there are {len(header)} columns; leave a cell empty for what is not given"
-        raise SpecError(f"{source} row {number}", ",".join(cells), rule)
     record = dict(zip(header, cells, strict=True))
 
     def whole(column: str) -> int:

@@ -14,7 +14,15 @@ from rephaze.hardware.hbm import hbm_choices, hbm_stack
 from rephaze.hardware.ranges import Range, Strict, Values, list_or_range, range_or_list
 from rephaze.types.checks import check_choice, check_count, under
 from rephaze.types.files import validate
-from rephaze.types.system import MAX_CHIPS, MAX_LINKS, ClusterBudget, HbmChoice, SystemChoice, SystemSpace
+from rephaze.types.system import (
+    MAX_BUDGET,
+    MAX_CHIPS,
+    MAX_LINKS,
+    ClusterBudget,
+    HbmChoice,
+    SystemChoice,
+    SystemSpace,
+)
 
 MAX_CLOCKS = 1000
 
@@ -67,9 +75,9 @@ class SystemFile(Strict):
 class BudgetFile(Strict):
     """The ``[budget]`` section: limits for the whole cluster."""
 
-    silicon_mm2: float = Field(default=math.inf, gt=0.0)
-    power_w: float = Field(default=math.inf, gt=0.0)
-    usd: float = Field(default=math.inf, gt=0.0)
+    silicon_mm2: float = Field(default=math.inf, gt=0.0, le=MAX_BUDGET)
+    power_w: float = Field(default=math.inf, gt=0.0, le=MAX_BUDGET)
+    usd: float = Field(default=math.inf, gt=0.0, le=MAX_BUDGET)
 
 
 class SystemSections(Strict):

@@ -10,6 +10,8 @@ from rephaze.store.lock import LOCK_NAME
 from rephaze.store.schema import DB_NAME
 
 _BUSY_S = 5.0
+MOST_SHOWN = 200
+"""Characters of a folder's name in a message."""
 
 
 def is_run(folder: Path) -> bool:
@@ -19,8 +21,12 @@ def is_run(folder: Path) -> bool:
 
 def check_is_run(folder: Path) -> None:
     """Raise ``RunError`` unless ``folder`` is a run's."""
-    if not folder.is_dir():
-        raise RunError(f"{folder}: no such folder; name the one a search wrote to")
+    try:
+        is_folder = folder.is_dir()
+    except (OSError, ValueError):  # what cannot be a folder's name
+        is_folder = False
+    if not is_folder:
+        raise RunError(f"{str(folder)[:MOST_SHOWN]}: no such folder; name the one a search wrote to")
     if not is_run(folder):
         raise RunError(f"{folder}: not a run: it has no {DB_NAME}; name the folder a search wrote to")
 

@@ -169,7 +169,7 @@ def fit_memory(runs: Sequence[MeasuredRun], values: Constants) -> dict[str, floa
             found.append((run, write_variants(run, table)[0]))
         except LookupError:
             continue
-    if not any(run.status == "oom" for run, _ in found):
+    if not any(run.status == "oom" for run, _ in found) or not any(run.measured_bytes for run, _ in found):
         return {}
     seconds = segment_times(table.columns(), values)
     kept = {}

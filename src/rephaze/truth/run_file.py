@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import csv
 import re
 from pathlib import Path
 
 from rephaze.errors import SpecError
 from rephaze.truth.records import Experts, LatentAttention, MeasuredRun, ModelShape, RunPlan
+from rephaze.types.checks import check_count
+from rephaze.types.csv_table import read_csv_table
 from rephaze.units import GIB
 
 # fmt: off
@@ -21,24 +22,38 @@ SWEEP_COLUMNS = (
     "model", "hidden", "layers", "heads", "kv_heads", "ffn", "vocab", "tied", "seq", "gpus", "dp", "tp", "pp",
     "microbatch", "global_batch", "zero", "status", "step_s", "memory_reserved_gb", "score",
 )
+COUNT_COLUMNS = (
+    "hidden", "layers", "heads", "ffn", "vocab", "seq", "global_batch", "microbatch", "gpus", "tp", "pp", "dp",
+    "cp", "ep", "experts", "topk", "moe_ffn",
+)
 # fmt: on
+MOST = 1e24
+"""Of any number; times and bytes of it stay finite."""
+LEAST_S = 1e-9
+LEAST_RATE = 1e-6
+_LEAST = {"derived_iter_time_s": LEAST_S, "step_s": LEAST_S}
+MAY_BE_ZERO = ("zero", "tp", "pp", "dp", "cp", "ep", "ffn")
+"""Counts that tables leave at 0 for what is not used."""
+MOST_BLOCKS = 4096
+MOST_COUNT = 2**30
+_NUMBER = re.compile(r"[+-]?[0-9]+(\.[0-9]*)?([eE][+-]?[0-9]{1,3})?|[+-]?\.[0-9]+", re.ASCII)
 
 
 def read_runs(path: Path) -> list[MeasuredRun]:
     """All rows of a table; ``SpecError`` names file, line and column of what cannot be read."""
-    try:
-        text = path.read_text("utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise SpecError("file", str(path), f"cannot be read: {error}", "give a CSV of measured runs") from error
-    reader = csv.DictReader(text.splitlines())
-    columns = set(reader.fieldnames or ())
+    header, lines = read_csv_table(path)
+    rows = [dict(zip(header, line, strict=True)) for line in lines]
     for known, read in ((RUN_COLUMNS, _run), (SWEEP_COLUMNS, _sweep_run)):
-        if columns.issuperset(known):
-            return [read(row, path.name, line) for line, row in enumerate(reader, 2)]
-    missing = sorted(set(RUN_COLUMNS) - columns)
+        if set(header).issuperset(known):
+            return [read(row, path.name, number) for number, row in enumerate(rows, 2)]
+    missing = sorted(set(RUN_COLUMNS) - set(header))
     raise SpecError(
-        str(path), ",".join(missing[:4]), "columns of a table of runs are missing", "docs/validation.md lists them"
+        path.name, ",".join(missing[:4]), "columns of a table of runs are missing", "docs/validation.md lists them"
     )
+
+
+def _most(column: str) -> int:
+    return MOST_BLOCKS if column == "layers" else MOST_COUNT
 
 
 class _Row:
@@ -59,19 +74,30 @@ class _Row:
                 self.blanks.append(name)
                 return 1.0
             return default
-        try:
-            found = float(text)
-        except ValueError:
-            raise SpecError(f"{self.file}:{self.line} {name}", text, "is not a number") from None
-        if not found >= 0 or found == float("inf"):
-            raise SpecError(f"{self.file}:{self.line} {name}", text, "must be a number of at least 0")
+        if not _NUMBER.fullmatch(text):
+            raise SpecError(f"{self.file}:{self.line} {name}", text, "is not a number")
+        found = float(text)
+        least = _LEAST.get(name, 0.0)
+        if found and not least <= found <= MOST:
+            rule = f"must be 0, or from {least:g} to {MOST:g}" if least else f"must be from 0 to {MOST:g}"
+            raise SpecError(f"{self.file}:{self.line} {name}", text, rule)
         return found
 
     def count(self, name: str, default: int | None = None) -> int:
-        found = self.number(name, default)
+        field, found = f"{self.file}:{self.line} {name}", self.number(name, default)
         if found != int(found):
-            raise SpecError(f"{self.file}:{self.line} {name}", self.text(name), "must be a whole number")
+            raise SpecError(field, self.text(name), "must be a whole number")
+        if self.text(name):
+            check_count(field, int(found), at_least=0 if name in MAY_BE_ZERO else 1, at_most=_most(name))
         return int(found)
+
+    def rate(self, name: str) -> float:
+        """A number that something is divided by."""
+        found = self.number(name)
+        if not found >= LEAST_RATE:
+            rule = f"must be {LEAST_RATE:g} or more: a rate"
+            raise SpecError(f"{self.file}:{self.line} {name}", self.text(name), rule)
+        return found
 
     def note(self, pattern: str) -> str:
         found = re.search(pattern, self.text("notes") + "; " + self.text("remark"))
@@ -139,6 +165,8 @@ def _sweep_run(values: dict[str, str], file: str, line: int) -> MeasuredRun:
 
 def _run(values: dict[str, str], file: str, line: int) -> MeasuredRun:
     row = _Row(values, file, line)
+    for name in COUNT_COLUMNS:  # also those that this kind of model has no use for
+        row.count(name, 1)
     shape, reason = _shape(row)
     plan, plan_reason = _plan(row)
     measured_s = row.number("derived_iter_time_s", 0.0) or None
@@ -195,9 +223,9 @@ def _time_of_rate(row: _Row, shape: ModelShape) -> float | None:
         if shape.is_gated:
             weights = _block_weights(shape) * shape.num_blocks + shape.vocab * shape.hidden
             flops = batch * seq * (6.0 * weights + 6.0 * shape.num_blocks * shape.heads * shape.head_dim * seq)
-        return flops / (row.number("value") * 1e12 * row.count("gpus"))
+        return flops / (row.rate("value") * 1e12 * row.count("gpus"))
     if metric == "MFU" and "A100" in row.text("chip"):
-        return flops / (row.number("value") / 100 * 312e12 * row.count("gpus"))
+        return flops / (row.rate("value") / 100 * 312e12 * row.count("gpus"))
     return None
 
 

@@ -60,24 +60,30 @@ def is_file(path: Path) -> bool:
         return False
 
 
-def parse_json(text: str, source: str) -> dict[str, Any]:
-    """The JSON object in ``text``; refuses NaN, infinities, repeated keys and anything but a sound object."""
+def parse_json(text: str, source: str, *, is_finite: bool = True) -> dict[str, Any]:
+    """The JSON object in ``text``; refuses NaN, infinities, repeated keys and anything but a sound object.
+
+    Args:
+        text: Of a file.
+        source: Shown first in messages.
+        is_finite: Whether numbers must be finite; other programs' files may say ``Infinity`` for no limit.
+    """
     try:
-        data = json.loads(text, parse_constant=_refuse_constant, object_pairs_hook=_unique_keys)
+        data = json.loads(text, parse_constant=_constant, object_pairs_hook=_unique_keys)
     except RecursionError:
         raise FileError(f"{source}: lists and objects within each other too deep") from None
     except ValueError as error:
         raise FileError(f"{source}: not valid JSON ({_one_line(error)})") from None
     if not isinstance(data, dict):
         raise FileError(f"{source}: must hold a JSON object, holds {_NAMES.get(type(data), 'a number')}")
-    check_plain(data, source)
+    check_plain(data, source, is_finite=is_finite)
     return data
 
 
-def read_mapping(path: Path) -> dict[str, Any]:
+def read_mapping(path: Path, *, is_finite: bool = True) -> dict[str, Any]:
     """The object in a ``.json``, ``.json.gz`` or ``.toml`` file."""
     if path.suffix != ".toml":
-        return parse_json(read_text(path), str(path))
+        return parse_json(read_text(path), str(path), is_finite=is_finite)
     try:
         data = tomllib.loads(read_text(path, MAX_TOML_BYTES))
     except RecursionError:
@@ -128,8 +134,9 @@ def validate(model: type[ModelT], data: Any, source: str = "") -> ModelT:
             raise first_finding(error, model) from None
 
 
-def _refuse_constant(text: str) -> Any:
-    raise ValueError(f"{text} is not a JSON number")
+def _constant(text: str) -> float:
+    """NaN and infinities, which JSON has not but its writers write: refused later, where their field is known."""
+    return float(text)
 
 
 def _unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -143,6 +150,8 @@ def _unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 def _one_line(error: BaseException) -> str:
     said = " ".join(str(error).split())
+    if "integer string conversion" in said:  # Python's own limit, told in its own terms
+        return "a whole number has thousands of digits; 63 bits, about 9.2e18, are the most"
     return said if len(said) <= MAX_SHOWN_CHARS else said[:MAX_SHOWN_CHARS] + "..."
 
 

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 from enum import Enum
 from types import NoneType, UnionType
-from typing import TYPE_CHECKING, Annotated, Any, Union, get_args, get_origin
+from typing import TYPE_CHECKING, Annotated, Any, NotRequired, Union, get_args, get_origin, get_type_hints
+
+from typing_extensions import is_typeddict
 
 from rephaze.errors import SpecError
 from rephaze.types.checks import did_you_mean
@@ -41,7 +43,9 @@ def first_finding(error: ValidationError, model: type[BaseModel]) -> SpecError:
     first = findings[0]
     steps, kind = _followed(model, first["loc"])
     field = ".".join(steps) or "value"
-    more = f" (and {len(findings) - 1} more)" if len(findings) > 1 else ""
+    # Of a value that fits none of several kinds there is a finding for each kind.
+    num_more = len({tuple(_followed(model, one["loc"])[0]) for one in findings}) - 1
+    more = f" (and {num_more} more)" if num_more else ""
     raised = first.get("ctx", {}).get("error")
     if isinstance(raised, SpecError):
         place = [*steps, raised.field] if raised.field else steps
@@ -82,6 +86,11 @@ def _followed(model: type[BaseModel], loc: tuple[int | str, ...]) -> tuple[list[
         steps.append(str(part))
         if get_origin(kind) is list:
             kind = get_args(kind)[0]
+        elif get_origin(kind) is tuple:
+            inner = get_args(kind)
+            kind = inner[part] if isinstance(part, int) and part < len(inner) else None
+        elif is_typeddict(kind):
+            kind = get_type_hints(kind, include_extras=True).get(str(part))
         else:
             found = getattr(kind, "model_fields", {}).get(part)
             kind = None if found is None else found.annotation
@@ -89,8 +98,8 @@ def _followed(model: type[BaseModel], loc: tuple[int | str, ...]) -> tuple[list[
 
 
 def _bare(kind: Any) -> Any:
-    """The type without ``| None`` and without what ``Annotated`` adds."""
-    if get_origin(kind) is Annotated:
+    """The type without ``| None`` and without what ``Annotated`` and ``NotRequired`` add."""
+    if get_origin(kind) in (Annotated, NotRequired):
         return _bare(get_args(kind)[0])
     arms = get_args(kind)
     if get_origin(kind) in (Union, UnionType) and NoneType in arms:
@@ -107,4 +116,4 @@ def _item(kind: Any) -> Any:
 
 
 def _fields(kind: Any) -> list[str]:
-    return list(getattr(kind, "model_fields", {}))
+    return list(get_type_hints(kind) if is_typeddict(kind) else getattr(kind, "model_fields", {}))

@@ -34,7 +34,17 @@ HTML_PAGE = FileKind(
     name="an HTML page", starts=(b"<!doctypehtml", b"<html"), endings=(".html", ".htm"), makes_folder=True
 )
 
-MARKDOWN_PAGE = FileKind(name="a page in Markdown", starts=(b"#",), endings=(".md",))
+MARKDOWN_PAGE = FileKind(name="a page in Markdown", starts=(b"#",), endings=(".md",), makes_folder=True)
+
+
+def check_folder(out: Path) -> None:
+    """Raise unless ``out`` is a folder, or may be made one."""
+    try:
+        first = next(path for path in (out, *out.absolute().parents) if path.exists())
+    except (OSError, ValueError):
+        raise FileError(f"{str(out)[:80]}: cannot be a folder's name") from None
+    if not first.is_dir():
+        raise FileError(f"{out}: cannot be a folder: {first} is a file; name another")
 
 
 def check_output(out: Path, kind: FileKind, reads: Iterable[str | Path] = ()) -> None:

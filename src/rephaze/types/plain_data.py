@@ -16,14 +16,17 @@ MAX_WHOLE = 2**63
 """Whole numbers are smaller than this, with or without a sign."""
 MAX_KEY_CHARS = 500
 MAX_TEXT_CHARS = 100_000
+MAX_PLACE_CHARS = 200
+"""Of the path to a field in a message."""
 
 
-def check_plain(data: Any, source: str) -> None:
+def check_plain(data: Any, source: str, *, is_finite: bool = True) -> None:
     """Raise ``FileError`` at the first thing no file of ours can mean.
 
     Args:
         data: What a parser made of a file.
         source: Shown first in messages.
+        is_finite: Whether numbers must be finite.
     """
     level, depth = [data], 0
     while level:
@@ -41,12 +44,28 @@ def check_plain(data: Any, source: str) -> None:
                 _check_text(item, MAX_TEXT_CHARS, "a text", source)
             elif kind is int:
                 if not -MAX_WHOLE < item < MAX_WHOLE:
-                    raise FileError(f"{source}: holds a whole number of {item.bit_length():,} bits; {_DIGITS}")
-            elif kind is float and not math.isfinite(item):
-                raise FileError(f"{source}: {item} is no number to reckon with; leave the field out for no limit")
+                    said = f"is a whole number of {item.bit_length():,} bits; {_DIGITS}"
+                    raise FileError(f"{source}: {_place_of(data, item)} {said}")
+            elif kind is float and is_finite and not math.isfinite(item):
+                said = f"is {item}: is no number to reckon with; leave the field out for no limit"
+                raise FileError(f"{source}: {_place_of(data, item)} {said}")
         if below and depth > MAX_DEPTH:
             raise FileError(f"{source}: lists and objects within each other over {MAX_DEPTH} deep")
         level = below
+
+
+def _place_of(data: Any, wanted: Any) -> str:
+    """Where a value is, as ``cluster.levels.0.bytes_per_s``; found by walking again, once something is wrong."""
+    level: list[tuple[str, Any]] = [("", data)]
+    while level:
+        below: list[tuple[str, Any]] = []
+        for path, item in level:
+            if item is wanted:
+                return path if len(path) <= MAX_PLACE_CHARS else f"...{path[-MAX_PLACE_CHARS:]}"
+            inner = item.items() if type(item) is dict else enumerate(item) if type(item) is list else ()
+            below += [(f"{path}.{key}".lstrip("."), value) for key, value in inner]
+        level = below
+    return "a value"
 
 
 _DIGITS = "63, about 9.2e18, are the most"

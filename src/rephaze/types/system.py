@@ -13,6 +13,8 @@ from rephaze.units import GB, GHZ, W_PER_KW
 
 MAX_LINKS = 4096
 MAX_CHIPS = 2**24
+MAX_BUDGET = 1e24
+"""Watts, dollars or square millimetres of a budget; no limit is none, not a larger one."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

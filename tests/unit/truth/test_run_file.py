@@ -4,7 +4,7 @@ import csv
 
 import pytest
 
-from rephaze.errors import SpecError
+from rephaze.errors import FileError, SpecError
 from rephaze.truth.run_file import RUN_COLUMNS, SWEEP_COLUMNS, read_runs
 
 RUN = {
@@ -107,7 +107,7 @@ def test_what_is_blank_is_a_reason_and_what_is_wrong_an_error(tmp_path):
         read_runs(write(tmp_path / "runs.csv", RUN_COLUMNS, [RUN | {"score": "perhaps"}]))
     with pytest.raises(SpecError, match="columns of a table of runs are missing"):
         read_runs(write(tmp_path / "runs.csv", ("source", "model"), [{"source": "x", "model": "y"}]))
-    with pytest.raises(SpecError, match="cannot be read"):
+    with pytest.raises(FileError, match="no such file"):
         read_runs(tmp_path / "nothing.csv")
 
 
@@ -127,3 +127,42 @@ def test_what_a_policy_keeps(tmp_path):
     (run,) = read_runs(write(tmp_path / "runs.csv", RUN_COLUMNS, [row]))
     assert run.plan.recompute == "policy"
     assert run.plan.kept == ("qkv", "attention_out")
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"layers": "1_0"}, "runs.csv:2 layers is '1_0': is not a number"),
+        ({"heads": "\uff11"}, "is not a number"),
+        ({"seq": "nan"}, "is not a number"),
+        ({"hidden": "1e308"}, "hidden is '1e308': must be from 0 to 1e\\+24"),
+        ({"topk": "x"}, "topk is 'x': is not a number"),
+        ({"heads": 0}, "heads is 0: must be from 1"),
+        ({"layers": 5000}, "layers is 5000: must be from 1 to 4096"),
+        ({"derived_iter_time_s": "1e-320"}, "derived_iter_time_s is '1e-320': must be 0, or from 1e-09"),
+        (
+            {"derived_iter_time_s": "", "measured_metric": "model_TFLOPs_per_gpu", "value": 0},
+            "value is '0': must be",
+        ),
+    ],
+)
+def test_numbers_that_make_no_sense_are_refused(tmp_path, change, said):
+    with pytest.raises(SpecError, match=said):
+        read_runs(write(tmp_path / "runs.csv", RUN_COLUMNS, [RUN | change]))
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (lambda lines: [lines[0] + ",model", lines[1] + ",x"], "column model is given twice"),
+        (lambda lines: [lines[0], lines[1] + ",77"], "row 1 is '77': is a cell too much"),
+        (lambda lines: [lines[0], lines[1].rpartition(",")[0]], "row 1 is .* is too short"),
+        (lambda lines: [lines[0], "x" * 140_000 + lines[1]], "not valid CSV"),
+        (lambda lines: [lines[0], '"' + lines[1]], "not valid CSV"),
+    ],
+)
+def test_rows_that_do_not_fit_the_header_are_refused(tmp_path, change, said):
+    path = write(tmp_path / "runs.csv", RUN_COLUMNS, [RUN])
+    path.write_text("\n".join(change(path.read_text().splitlines())) + "\n")
+    with pytest.raises((SpecError, FileError), match=said):
+        read_runs(path)

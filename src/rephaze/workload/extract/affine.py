@@ -128,6 +128,8 @@ def _refuse_different(first: Trace, second: Trace) -> None:
         )
         if not same:
             names = [op.target if op is not None else "nothing" for op in (one, two)]
+            if names[0] == names[1]:
+                names[1] = "the same with other operands: it goes through the samples one by one"
             where = (one or two).module or "the model"
             raise DifferentOperatorsError(
                 f"the model runs different operators for {first.microbatch} and {second.microbatch} samples: "

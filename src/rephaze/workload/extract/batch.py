@@ -9,6 +9,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from rephaze.errors import SpecError, UnsupportedError
@@ -16,7 +17,7 @@ from rephaze.workload.extract.architecture import Settings
 from rephaze.workload.extract.images import image_inputs, image_tokens, is_image_model
 from rephaze.workload.extract.known_values import KnownValues, watching
 from rephaze.workload.extract.sounds import sound_inputs
-from rephaze.workload.extract.source import Inputs
+from rephaze.workload.extract.source import Inputs, in_words
 
 if TYPE_CHECKING:
     import torch
@@ -123,7 +124,8 @@ class BatchMaker:
         """The tokens of a sample: those that images and sound stand for, then words that mean nothing special."""
         special = set(_special_tokens(self.settings))
         vocabulary = _vocabulary(self.settings)
-        words = [token for token in range(vocabulary) if token not in special][1 : 1 + _NUM_WORDS] or [0]
+        plain = (token for token in range(vocabulary) if token not in special)
+        words = list(islice(plain, 1, 1 + _NUM_WORDS)) or [0]
         row = [token for kind in self._num_features for token in [self._token_of(kind)] * self._num_features[kind]]
         return row + [words[i % len(words)] for i in range(self.seq_len - len(row))]
 
@@ -159,7 +161,7 @@ class BatchMaker:
             with torch.no_grad(), watching(self.known):
                 found = ask(**inputs)
         except Exception as error:
-            raise UnsupportedError(f"{self.name}: {kind}s could not be made for it: {error}") from error
+            raise UnsupportedError(f"{self.name}: {kind}s could not be made for it: {in_words(error)}") from error
         for key in ("pooler_output", "last_hidden_state"):
             found = getattr(found, key, None) if getattr(found, key, None) is not None else found
         if isinstance(found, tuple | list):

@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import hashlib
 import json
-from typing import Any
+import re
+from typing import TYPE_CHECKING, Any
 
 from rephaze.errors import SpecError, UnsupportedError
 from rephaze.types.checks import did_you_mean
+from rephaze.types.quantities import MAX_LAYERS
 from rephaze.workload.extract.architecture import Settings, class_of
 from rephaze.workload.extract.batch import BatchMaker
 from rephaze.workload.extract.experts import group_experts
-from rephaze.workload.extract.hugging_face import attention_name, quiet_library, skip_data_checks
+from rephaze.workload.extract.hugging_face import ModelClass, attention_name, quiet_library, skip_data_checks
 from rephaze.workload.extract.known_values import KnownValues, watching
-from rephaze.workload.extract.source import Source, element_type, require_torch, told
+from rephaze.workload.extract.source import Source, element_type, in_words, require_torch
+
+if TYPE_CHECKING:
+    import torch
 
 # Features that make a step depend on data or on earlier steps.
 _CONFIG_OVERRIDES = {
@@ -22,6 +27,11 @@ _CONFIG_OVERRIDES = {
     "apply_spec_augment": False,
 }
 _IGNORED_KEYS = ("auto_map", "quantization_config")
+MAX_SEQ_LEN = 2**24
+MAX_SIZE = 2**31
+"""Of a whole number of a config."""
+_COUNTS_MODULES = re.compile(r"(layers?|blocks?|experts|depths?|stages|heads?)$")
+"""Names of fields that say how many modules there are."""
 _TAGGED_FLOATS = {"Infinity": float("inf"), "-Infinity": float("-inf"), "NaN": float("nan")}
 """How transformers writes numbers that JSON has no text for: ``{"__float__": "Infinity"}``."""
 
@@ -52,12 +62,12 @@ def source_from_config(
             settings._experts_implementation = "grouped_mm"
         try:
             with torch.device("meta"), watching(known):
-                module = model_class._from_config(settings, dtype=numbers)
+                module = _built(model_class, settings, numbers, attention)
                 if any(t.device.type != "meta" for t in (*module.parameters(), *module.buffers())):
                     module = module.to("meta")  # some are made without asking for a device
         except Exception as error:
             raise UnsupportedError(
-                f"{name}: {model_class.__name__} could not be built from this config: {told(error)}"
+                f"{name}: {model_class.__name__} could not be built from this config: {in_words(error)}"
             ) from error
     skip_data_checks(module)
     group_experts(module)
@@ -74,6 +84,19 @@ def source_from_config(
     )
 
 
+def _built(model_class: ModelClass, settings: Settings, dtype: torch.dtype, attention: str) -> torch.nn.Module:
+    module: torch.nn.Module
+    try:
+        module = model_class._from_config(settings, dtype=dtype)
+    except KeyError as error:
+        if settings._attn_implementation not in error.args:
+            raise
+        # A part of it (SAM's vision tower) knows the library's own names alone.
+        settings._attn_implementation = "sdpa" if attention == "fused" else "eager"
+        module = model_class._from_config(settings, dtype=dtype)
+    return module
+
+
 def hash_config(config: dict[str, Any]) -> str:
     """A short fingerprint of a config's content, whatever the order of its keys."""
     return hashlib.sha256(json.dumps(config, sort_keys=True).encode()).hexdigest()[:16]
@@ -87,18 +110,19 @@ def _hugging_face_config(config: dict[str, Any], name: str) -> Settings:
         raise SpecError(
             f"{name}: model_type", None, "is required and missing", "is it a Hugging Face config.json?"
         )
-    if model_type not in CONFIG_MAPPING:
+    if not isinstance(model_type, str) or model_type not in CONFIG_MAPPING:
         raise SpecError(
             f"{name}: model_type",
             model_type,
             "is not an architecture this transformers version knows",
             did_you_mean(model_type, CONFIG_MAPPING.keys()),
         )
+    _check_sizes(config, f"{name}: ")
     values = {key: _decoded(value) for key, value in config.items() if key not in _IGNORED_KEYS}
     try:
         settings = CONFIG_MAPPING[model_type](**values)
     except Exception as error:
-        raise UnsupportedError(f"{name}: not a valid {model_type} config: {told(error)}") from error
+        raise UnsupportedError(f"{name}: not a valid {model_type} config: {in_words(error)}") from error
     for sub in _with_parts(settings):
         for key, value in _CONFIG_OVERRIDES.items():
             if hasattr(sub, key):
@@ -106,6 +130,18 @@ def _hugging_face_config(config: dict[str, Any], name: str) -> Settings:
     if getattr(settings, "is_encoder_decoder", False) and not hasattr(settings, "decoder_start_token_id"):
         settings.decoder_start_token_id = 0
     return settings
+
+
+def _check_sizes(part: dict[str, Any], place: str) -> None:
+    """Raise if a model would have more of something than can be built, one Python object each, or be counted."""
+    for key, value in part.items():
+        if isinstance(value, dict):
+            _check_sizes(value, f"{place}{key}.")
+            continue
+        most = MAX_LAYERS if _COUNTS_MODULES.search(key) else MAX_SIZE
+        for size in value if isinstance(value, list) else [value]:
+            if type(size) is int and size > most:
+                raise SpecError(f"{place}{key}", size, f"must be at most {most:,}")
 
 
 def _decoded(value: Any) -> Any:
@@ -128,7 +164,11 @@ def _sequence_length(settings: Settings, seq_len: int | None, name: str) -> int:
     keys = ("max_position_embeddings", "n_positions", "max_target_positions")
     longest = next((found for key in keys if (found := getattr(text, key, None)) and found > 0), None)
     if seq_len is None:
-        return int(longest or 512)
+        found = int(longest or 512)
+        if found > MAX_SEQ_LEN:
+            rule = f"is the longest of {name}; at most {MAX_SEQ_LEN:,} are recorded"
+            raise SpecError("seq_len", found, rule, "give --seq-len")
+        return found
     # Learned position tables end; rotations do not.
     is_learned = not hasattr(text, "rope_parameters") and not hasattr(text, "relative_attention_num_buckets")
     if longest and is_learned and seq_len > longest:

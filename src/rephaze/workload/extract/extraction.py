@@ -16,7 +16,7 @@ from rephaze.workload.extract.affine import (
 )
 from rephaze.workload.extract.aten import refuse_unknown
 from rephaze.workload.extract.blocks import Stack, find_stacks, only_traced_blocks, uncut
-from rephaze.workload.extract.config_source import source_from_config
+from rephaze.workload.extract.config_source import MAX_SEQ_LEN, source_from_config
 from rephaze.workload.extract.function_source import source_from_function
 from rephaze.workload.extract.hugging_face import plain_masks, quiet_library
 from rephaze.workload.extract.partition import partition
@@ -136,6 +136,6 @@ def _that_ran(trace: Trace, stacks: tuple[Stack, ...]) -> tuple[Stack, ...]:
 def _check(attention: str, seq_len: int | None) -> None:
     check_choice("attention", attention, ATTENTION_MODES)
     if seq_len is not None:
-        check_count("seq_len", seq_len, at_most=2**24)
+        check_count("seq_len", seq_len, at_most=MAX_SEQ_LEN)
         if seq_len < 2:
             raise SpecError("seq_len", seq_len, "must be at least 2: the loss needs a next token")

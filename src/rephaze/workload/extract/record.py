@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from rephaze.errors import UnsupportedError
 from rephaze.workload.extract.known_values import KnownValues
-from rephaze.workload.extract.source import Inputs
+from rephaze.workload.extract.source import Inputs, in_words
 from rephaze.workload.extract.substitutes import substitutes
 from rephaze.workload.extract.trace import Trace, without_dead_views, without_unread_constants
 from rephaze.workload.extract.trace_builder import TraceBuilder
@@ -101,9 +101,8 @@ def loss_of(output: Any) -> torch.Tensor:
 def _failure(direction: str, path: str, error: Exception) -> str:
     if isinstance(error, UnsupportedError):
         return f"{path or 'the module'}, {direction}: {error}"
-    text = " ".join(str(error).split())
     where = f" in {path}" if path else ""
-    return f"the module failed in {direction}{where}: {type(error).__name__}: {text[:300]}"
+    return f"the module failed in {direction}{where}: {in_words(error)}"
 
 
 def _dispatch_mode(builder: TraceBuilder, known: KnownValues) -> TorchDispatchMode:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -14,6 +15,9 @@ from rephaze.workload.extract.known_values import KnownValues
 if TYPE_CHECKING:
     import torch
 
+MAX_TOLD_CHARS = 300
+_MIXED_TYPES = re.compile(r"expected scalar type (?:torch\.)?(\w+) but found (?:torch\.)?(\w+)")
+_MISSING_LIBRARY = re.compile(r"requires the (\w+) library")
 Inputs = dict[str, Any] | tuple[Any, ...]
 """Keyword or positional arguments of a module's ``forward``: tensors, and whatever else it takes."""
 
@@ -55,5 +59,22 @@ def element_type(name: str) -> torch.dtype:
 
 
 def told(error: BaseException) -> str:
-    """An error of someone else's code in one line."""
-    return f"{type(error).__name__}: {' '.join(str(error).split())[:300]}"
+    """An error of the user's own code in one line."""
+    return f"{type(error).__name__}: {' '.join(str(error).split())[:MAX_TOLD_CHARS]}"
+
+
+def in_words(error: BaseException) -> str:
+    """An error of a library's code in one line of words: what it needs and has not, where that can be told."""
+    text = " ".join(str(error).split())[:MAX_TOLD_CHARS]
+    if mixed := _MIXED_TYPES.search(text):
+        return f"it mixes {mixed[1]} and {mixed[2]} numbers, which only autocast allows; give --dtype float32"
+    if "Unsupported dtype" in text or "not implemented for" in text:
+        return f"torch has no such operator for these numbers ({text}); give --dtype float32"
+    if library := _MISSING_LIBRARY.search(text):
+        return f"it needs the library {library[1]}, which is not installed; pip install {library[1]}"
+    if "NoneType" in text:
+        return f"it needs an input or a setting that the config and the made-up batch leave out ({text})"
+    if isinstance(error, KeyError | IndexError | StopIteration | AttributeError | TypeError):
+        looked_for = text or "one more item"
+        return f"its code and its config or inputs do not fit each other (at {looked_for})"
+    return text or "it gives no reason"
