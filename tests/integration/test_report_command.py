@@ -2,10 +2,7 @@
 
 import json
 import math
-import subprocess
-import sys
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
@@ -26,14 +23,14 @@ from rephaze.types.search import (
     SearchStatus,
     StagePlan,
 )
+from tests.kits.command import rephaze
 
-REPHAZE = Path(sys.executable).with_name("rephaze")
 MODEL = "gone & <i>forgotten</i>.json"
 """A graph file that is no longer there: the page must come without it."""
 
 
 def run(*args):
-    return subprocess.run([str(REPHAZE), "report", *map(str, args)], capture_output=True, text=True, timeout=60)
+    return rephaze("report", *args)
 
 
 @pytest.fixture

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from rephaze.store.run_store import RunStore
+from tests.kits.command import rephaze
 from tests.kits.old_runs import as_format
 
 DATA = Path(__file__).parents[1] / "data"
@@ -49,10 +50,6 @@ def write_config(path, *, models=("tiny-gpt-fused.json.gz",), devices=8, batch=3
 @pytest.fixture(scope="module")
 def config(tmp_path_factory):
     return write_config(tmp_path_factory.mktemp("config") / "run.toml")
-
-
-def rephaze(*arguments):
-    return subprocess.run([*REPHAZE, *map(str, arguments)], capture_output=True, text=True, timeout=300)
 
 
 def search(config, *arguments):
