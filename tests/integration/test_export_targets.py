@@ -14,7 +14,7 @@ from rephaze.types.launch import ExportTarget
 from tests.integration.test_full_plan_commands import problem
 from tests.unit.launch.test_traces import check_trace
 
-TEXTS = [str(one) for one in ExportTarget if one not in (ExportTarget.PARQUET, ExportTarget.TIMELOOP)]
+TEXTS = [str(one) for one in ExportTarget if one is not ExportTarget.PARQUET and not one.is_chip]
 
 
 def run(*arguments):
@@ -104,6 +104,9 @@ def test_a_run_is_exported_for_every_tool(full_run, tmp_path):
     done = run("export", full_run, "--to", "timeloop", "--out", tmp_path / "chip.yaml", "--json")
     assert json.loads(done.stdout)["notes"]
     assert "meshX: 8" in (tmp_path / "chip.yaml").read_text()
+    done = run("export", full_run, "--to", "accelforge", "--out", tmp_path / "chip.yaml", "--json")
+    assert json.loads(done.stdout)["notes"]
+    assert "spatial: [{name: core, fanout: 8}]" in (tmp_path / "chip.yaml").read_text()
     done = run("export", full_run, "--to", "csv", "--table", "plans", "--out", tmp_path / "plans.csv")
     assert done.exit_code == 0
     assert len((tmp_path / "plans.csv").read_text().splitlines()) > 2
@@ -136,6 +139,7 @@ def test_coarse_runs_are_launched_and_traced_too(tmp_path):
         (("--to", "json", "--json"), "add --out FILE"),
         (("--out", "file"), "is for --to"),
         (("--to", "timeloop"), "place a model with --chip"),
+        (("--to", "accelforge"), "place a model with --chip"),
     ],
 )
 def test_what_cannot_be_written_is_refused_in_a_line(problem_file, arguments, said):

@@ -196,6 +196,11 @@ def _chip(name: str, chip: Chip, values: Coverage | None = None) -> Support:
             answer=LIMITED,
             detail="tensor cores and memories; vector cores are left out",
         ),
+        Coverage(
+            what="export to accelforge",
+            answer=LIMITED,
+            detail="with areas and energies; vector cores as one unit, no links",
+        ),
     )
     return Support(name=name, kind="chip", coverage=rows)
 

@@ -19,6 +19,7 @@ class ExportTarget(StrEnum):
     PERFETTO = "perfetto"
     CHROME_TRACE = "chrome-trace"
     TIMELOOP = "timeloop"
+    ACCELFORGE = "accelforge"
     CSV = "csv"
     PARQUET = "parquet"
     JSON = "json"
@@ -38,6 +39,11 @@ class ExportTarget(StrEnum):
     def is_trace(self) -> bool:
         """What the devices do when."""
         return self in (ExportTarget.PERFETTO, ExportTarget.CHROME_TRACE)
+
+    @property
+    def is_chip(self) -> bool:
+        """A chip as an architecture of another tool."""
+        return self in (ExportTarget.TIMELOOP, ExportTarget.ACCELFORGE)
 
     @property
     def is_table(self) -> bool:
