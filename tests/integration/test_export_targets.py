@@ -10,6 +10,7 @@ from typer.testing import CliRunner
 
 import rephaze
 from rephaze.cli.main import app
+from rephaze.launch.frameworks import FRAMEWORKS
 from rephaze.types.launch import ExportTarget
 from tests.integration.test_full_plan_commands import problem
 from tests.unit.launch.test_traces import check_trace
@@ -146,6 +147,31 @@ def test_what_cannot_be_written_is_refused_in_a_line(problem_file, arguments, sa
     done = run("place", problem_file, *arguments)
     assert done.exit_code == 1
     assert said in str(done.exception)
+
+
+@pytest.mark.parametrize("to", FRAMEWORKS)
+def test_a_zero_bubble_plan_is_told_as_the_nearest_a_framework_has(to, tmp_path):
+    """Family megatron allows the schedule, which Megatron-LM's main line does not have."""
+    asked = problem()
+    asked["options"] |= {"sharding": ["none"], "schedule": ["zero-bubble"], "family": "megatron"}
+    asked["cluster"]["device_memory_bytes"] = 8e9
+    (tmp_path / "problem.json").write_text(json.dumps(asked))
+    answer = json.loads(run("place", tmp_path / "problem.json", "--json").stdout)
+    assert answer["plan"]["schedule"] == "zero-bubble"
+    done = run("place", tmp_path / "problem.json", "--to", to)
+    assert done.exit_code == 0, done.output
+    again = {"format": "rephaze.placement-plan/2", "problem": asked, "plan": answer["plan"] | {"schedule": "1f1b"}}
+    (tmp_path / "plan.json").write_text(json.dumps(again))
+    done_again = run("evaluate", tmp_path / "plan.json", "--json")
+    assert done_again.exit_code == 0, "it fits"
+    priced = json.loads(done_again.stdout)
+    cost = f"{priced['batch_s'] / answer['batch_s'] - 1:+.1%} in batch time"
+    for place in (done.stdout, done.stderr):
+        assert "no zero-bubble schedule (H1)" in place
+        assert "1F1B over the same stages" in place
+        assert cost in place
+    read = FRAMEWORKS[to].read(done.stdout, None)
+    assert read.schedule == "1f1b"
 
 
 def test_one_file_takes_one_plan(problem_file):

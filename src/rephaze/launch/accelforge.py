@@ -1,4 +1,4 @@
-"""A chip as an architecture of AccelForge, which follows Timeloop and Accelergy, with rephaze's energies and areas.
+"""A chip as an architecture of AccelForge, which follows Timeloop, with rephaze's energies and areas.
 
 Levels from the outside in: HBM, the global buffer, the vector lanes, the tensor cores with their scratchpads, the
 array. In its units: bits, joules, watts, square metres, actions a second; an action of a memory is one bit.

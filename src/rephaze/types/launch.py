@@ -144,6 +144,8 @@ class LaunchPlan:
     overlap: bool
     """Gradients are summed behind the backward pass."""
     seq_len: int | None = None
+    one_f_one_b_factor: float | None = None
+    """Of a zero-bubble plan: the batch time with 1F1B over the same stages, over the plan's own."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
