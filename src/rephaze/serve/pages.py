@@ -8,6 +8,7 @@ from urllib.parse import quote
 
 from rephaze.serve.folder import RunRow
 from rephaze.serve.searches import SCENARIOS
+from rephaze.types.run_record import minute_of
 from rephaze.types.search import Objective
 from rephaze.units import UM2_PER_MM2
 
@@ -64,7 +65,10 @@ def list_page(rows: Sequence[RunRow], words: str, form_key: str, said: str = "")
             f'<input type="radio" name="a" aria-label="first" value="{escape(row.name)}"> '
             f'<input type="radio" name="b" aria-label="second" value="{escape(row.name)}">',
             f'<a href="{escape(run_url(row.name))}">{escape(row.name)}</a>',
-            *map(escape, (row.models, row.scenario, row.objective, row.status, _value(row), row.updated_at)),
+            *map(
+                escape,
+                (row.models, row.scenario, row.objective, row.status, _value(row), minute_of(row.updated_at)),
+            ),
         ]
         for row in rows
     ]
@@ -130,7 +134,7 @@ def _facts(row: RunRow) -> list[tuple[str, str]]:
         ("chip", row.chip),
         ("area", f"{row.area_um2 / UM2_PER_MM2:,.1f} mm²" if row.area_um2 else ""),
         ("plans", row.plans),
-        ("last written", row.updated_at),
+        ("last written", minute_of(row.updated_at)),
     ]
 
 
