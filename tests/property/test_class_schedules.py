@@ -19,7 +19,7 @@ small_settings = search_cases.small_settings
 ROUNDING = 1 + 1e-9
 
 
-NUM_EXAMPLES = examples(4, 12)
+NUM_EXAMPLES = examples(12, 40)
 
 
 def hold_against_class(space, design):
