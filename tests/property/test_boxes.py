@@ -53,7 +53,7 @@ CASES = [
     )
 ] + [("default", ("gpt",), objective, Aggregate.MEAN) for objective in Objective]
 
-EVERY_TIME = {0, 5, 10, 15, 16, 18}
+EVERY_TIME = {0, 5, 10, 15, 18}
 """Of the cases, by place: every objective, every aggregate, both cost models."""
 
 
@@ -129,7 +129,9 @@ def test_the_answer_is_that_of_an_exhaustive_search(scenario, models, objective,
             assert max(item.objective, 0.0) == true if item.is_exact else true <= item.bound * SLACK
 
 
-@pytest.mark.parametrize(("seed", "scenario"), [(50, "coarse"), (51, "coarse"), (52, "default")])
+@pytest.mark.parametrize(
+    ("seed", "scenario"), seldom([(50, "coarse"), (51, "coarse"), (52, "default")], lambda case: case[0] != 51)
+)
 def test_no_design_solved_slowly_is_above_the_bound_of_its_box(seed, scenario, tmp_path):
     settings = drawn(seed, scenario, most_points=16)
     with slow_start():
@@ -197,7 +199,7 @@ def random_boxes(rng, grid, num):
 
 
 @pytest.mark.usefixtures("shared_memos")
-@pytest.mark.parametrize("seed", [70, 71])
+@pytest.mark.parametrize("seed", seldom([70, 71], lambda seed: seed == 70))
 def test_units_left_out_still_count_in_the_bounds_of_smaller_boxes(seed):
     """A unit too slow for the goal is not looked at again; it may be the best of what no longer reaches it."""
     settings = drawn(seed, training={"microbatches": [1, 2, 4, 8], "tp_degrees": [1, 2], "global_batch": 64})

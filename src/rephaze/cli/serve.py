@@ -49,6 +49,8 @@ def serve(
         opened.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             opened.bind((host, port))
+            # Before the address is told: who comes at once waits instead of being refused.
+            opened.listen()
         except OSError as error:
             raise SpecError(
                 "--port", port, f"cannot be listened on ({error.strerror})", "--port 0 takes a free one"
