@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from rephaze.errors import SpecError
-from rephaze.types.output_files import HTML_PAGE, write_whole
 from rephaze.types.truth import Validation
 
 PHYSICS = ("calibrated", "ideal")
@@ -30,8 +29,6 @@ def validate(paths: Sequence[str | Path], *, physics: str = "calibrated") -> Val
 
 def write_validation_page(validation: Validation, path: str | Path) -> Path:
     """An HTML page: the scatter, errors by cause, the worst rows."""
-    from rephaze.report.validation_page import validation_page
+    from rephaze.report.validation_page import write_validation
 
-    target = Path(path)
-    write_whole(target, validation_page(validation), HTML_PAGE)
-    return target
+    return write_validation(Path(path), validation)
