@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from rephaze.cli.output import JsonOption, print_json, stdout
+from rephaze.cli.tables import print_content
 
 
 def register(app: typer.Typer) -> None:
@@ -35,4 +36,5 @@ def support(
     if json_output:
         print_json(found.record())
     else:
-        stdout.print(str(found), markup=False, highlight=False, soft_wrap=True)
+        stdout.print(found.headline)
+        print_content(found.table)
