@@ -119,7 +119,8 @@ def _within_budget(found: Iterator[NearPlan]) -> NearPlans:
     num_lacking = min(2, len(lacking))
     told = [*fitting[: MOST_TOLD - num_lacking], *lacking[:num_lacking]]
     return NearPlans(
-        plans=tuple(told), skipped="two seconds were not enough for all: ask for others with --why" if is_cut else ""
+        plans=tuple(told),
+        skipped="two seconds were not enough for all: ask for others with --why" if is_cut else "",
     )
 
 
