@@ -13,7 +13,7 @@ from statistics import fmean, median
 
 from rephaze.api.calibrating import Calibration, calibrate
 from rephaze.api.validating import validate
-from rephaze.truth.constants import Constant, load_constants
+from rephaze.hardware.calibration import Constant, load_constants
 from rephaze.types.truth import ErrorSummary, GroupRanking, ValidatedRow, Validation
 
 ROOT = Path(__file__).resolve().parent.parent

@@ -19,7 +19,7 @@ def validate(paths: Sequence[str | Path], *, physics: str = "calibrated") -> Val
         paths: CSV files in one of the layouts of docs/validation.md.
         physics: ``calibrated``, or ``ideal``: machines that reach their data sheets.
     """
-    from rephaze.truth import constants
+    from rephaze.hardware import calibration as constants
     from rephaze.truth.validation import validate_files
 
     if physics not in PHYSICS:

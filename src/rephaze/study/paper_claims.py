@@ -91,7 +91,7 @@ def checked_claims(found: SettingFindings, claims: PaperClaims) -> list[ClaimChe
         nothing = found.common.reason or "no chip was found"
         return [ClaimCheck(claim="one chip for all models", published="", found=nothing, holds=None)]
     checks = _gain_checks(found, claims)
-    tpuv4 = tpuv4_of(found.comparison.settings.scenario.space)
+    tpuv4 = tpuv4_of(found.comparison.settings.scenario)
     own = [result for result in found.own.values() if result.chip is not None]
     chips = [result.chip for result in own if result.chip is not None]
     plans = [*found.common.plans, *(plan for result in own for plan in result.plans)]

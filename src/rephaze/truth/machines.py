@@ -52,6 +52,16 @@ class Machine:
         """Joined by a torus."""
         return self.axes > 0
 
+    def axes_of(self, degree: int, num_devices: int) -> int:
+        """Axes of the torus of so many chips that a group of this size lies on: the fewest long enough."""
+        if not self.is_tpu:
+            return 1
+        side = max(2.0, num_devices ** (1 / self.axes))
+        used = 1
+        while used < self.axes and degree > 1.5 * side**used:
+            used += 1
+        return used
+
     def halved(self) -> Machine:
         """One of two devices that a chip shows."""
         return replace(
