@@ -209,7 +209,7 @@ def left_out_rows(fit: Fit, predicted: Vector) -> tuple[LeftOutRow, ...]:
             model=run.model,
             machine=variant.machine.name,
             is_mixture=run.shape.experts is not None,
-            error=error,
+            error_share=error,
         )
         for run, variant, error in zip(fit.runs, fit.problem.variants, errors, strict=True)
     )

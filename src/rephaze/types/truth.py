@@ -163,7 +163,7 @@ class LeftOutRow:
     model: str
     machine: str
     is_mixture: bool
-    error: float
+    error_share: float
     """Predicted over measured time, less one."""
 
 
