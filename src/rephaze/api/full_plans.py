@@ -124,12 +124,12 @@ class FullAnswer(Shown):
             if self.replay_note:
                 answer["replay_note"] = self.replay_note
         if self.source is not None:
-            from rephaze.api.full_views import margin_sentence, physics_sentences
+            from rephaze.api.full_views import margin_sentence
 
             answer["physics"] = str(self.source.scenario.physics)
             answer["margin"] = margin_sentence(self.price, self.source)
-            if physics_sentences(self):
-                answer["rates"] = physics_sentences(self)[0]
+            if self.source.rates_sentence:
+                answer["rates"] = self.source.rates_sentence
         if self.is_judged:
             answer["expected_error"] = self.nothing_near if self.expected is None else asdict(self.expected)
         if self.stability is not None:

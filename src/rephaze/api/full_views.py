@@ -23,7 +23,7 @@ def answer_blocks(found: FullAnswer) -> list[Block]:
         blocks = [
             f"{found.label}: {_headline(found, found.price)}",
             *([] if found.rates is None else [found.rates.sentence]),
-            *physics_sentences(found),
+            *([found.source.rates_sentence] if found.source and found.source.rates_sentence else []),
             *_not_proven(found),
             replay_sentence(found.replay.batch_s, found.replay_note),
             _stage_table(found.graph, found.price),
@@ -133,26 +133,16 @@ def memory_sentence(price: FullPrice) -> str:
 
 def margin_sentence(price: FullPrice, source: PlacedFrom) -> str:
     """What of the memory is kept free, and why."""
-    from rephaze.hardware.derating import losses_at, usable_memory_share
+    from rephaze.hardware.derating import usable_memory_share
 
     share = usable_memory_share()
     why = f"beyond {share:.1%} of a device by our count measured runs failed or slowed to a third"
-    if losses_at(source.chip.name, source.scenario) is not None:
+    if source.rates_sentence:
         return f"margin: the {source.chip.hbm_bytes / GIB:.4g} GiB of the chip less {1 - share:.1%}: {why}"
     fullest = max(device.total_bytes for device in price.devices)
     if fullest <= share * price.device_memory_bytes:
         return f"margin: kept; {why}"
     return f"margin: not kept; {why}; --physics calibrated plans with it"
-
-
-def physics_sentences(found: FullAnswer) -> list[str]:
-    """At which rates the chip and the links run, if not at those of their figures."""
-    from rephaze.hardware.derating import losses_at
-
-    if found.source is None:
-        return []
-    losses = losses_at(found.source.chip.name, found.source.scenario)
-    return [] if losses is None else [losses.sentence()]
 
 
 def memory_parts(device: DeviceMemory) -> str:

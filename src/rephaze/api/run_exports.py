@@ -40,9 +40,10 @@ def export_run(run: Run, target: ExportTarget, model: str | None = None) -> Expo
     if result.chip is None:
         raise RunError(f"{run.folder}: {result.status}, there is no plan to export")
     if target is ExportTarget.TIMELOOP:
+        from rephaze.hardware.derating import searched_chip_of
         from rephaze.launch.timeloop import write_architecture
 
-        return from_file(target, write_architecture(result.chip))
+        return from_file(target, write_architecture(searched_chip_of(result.chip, info.settings.scenario)))
     plan = plan_of_model(result, model)
     # Where the system was searched, that of the answer.
     settings = settings_of_design(info.settings, result.design)

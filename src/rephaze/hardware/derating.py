@@ -17,6 +17,7 @@ from rephaze.hardware.calibration import calibrated
 from rephaze.types.chip import Chip
 from rephaze.types.cluster import Cluster
 from rephaze.types.scenario import EstimateModelName, PhysicsName, Scenario
+from rephaze.units import KIB
 
 FAMILIES = {
     "a100": "ampere",
@@ -119,7 +120,11 @@ def searched_chip_of(chip: Chip, scenario: Scenario) -> Chip:
         return chip
     losses = losses_of(TEMPLATE_FAMILY)
     return replace(
-        chip, clock_hz=chip.clock_hz / losses.array_share, hbm_bytes_per_s=chip.hbm_bytes_per_s / losses.hbm_share
+        chip,
+        clock_hz=chip.clock_hz / losses.array_share,
+        hbm_bytes_per_s=chip.hbm_bytes_per_s / losses.hbm_share,
+        # Reduced sizes are whole bytes: what was cut off is less than a KiB.
+        hbm_bytes=round(chip.hbm_bytes / losses.memory_share / KIB) * KIB,
     )
 
 

@@ -99,3 +99,4 @@ def test_the_figures_of_a_searched_chip_come_back():
     again = searched_chip_of(chip_at(chip, found), found)
     assert again.clock_hz == pytest.approx(chip.clock_hz)
     assert again.hbm_bytes_per_s == pytest.approx(chip.hbm_bytes_per_s)
+    assert again.hbm_bytes == chip.hbm_bytes
