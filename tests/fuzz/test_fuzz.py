@@ -12,9 +12,10 @@ from tests.fuzz.harness import call, commands
 from tests.fuzz.recorded import record_run
 from tests.fuzz.seeds import SOURCES
 from tests.fuzz.toml_text import toml_text
+from tests.kits.long_hunt import examples
 
-NUM_CASES = 500
-"""Of a seed: the same cases on every machine, about a minute of a processor together."""
+NUM_CASES = examples(200, 500)
+"""Of a seed, the same on every machine; ``make fuzz`` goes on."""
 
 
 @pytest.fixture(scope="module")

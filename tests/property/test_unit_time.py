@@ -11,16 +11,18 @@ from hypothesis import strategies as st
 
 from rephaze.estimate.estimator import Estimator
 from rephaze.measure import layer_bounds as layer_bounds_module
-from rephaze.measure.chip_solver import Memos
 from rephaze.measure.layer_bounds import layer_bounds
 from rephaze.measure.unit_time import class_times_s, corner_time_batch_s, unit_time_batch_s, unit_times_s
-from rephaze.search import evaluator as evaluator_module
+from rephaze.measure.unit_work import PassNeeds, least_batches_s, pass_needs, unit_work
 from rephaze.search.cosearch import run_search
 from rephaze.search.evaluator import SpaceEvaluator
 from rephaze.search.settings import resolve_settings
 from rephaze.types.search import SearchStatus
 from rephaze.verify.run_check import verify_run
 from tests.attack.short_models import model_source
+from tests.kits.long_hunt import examples, seldom
+
+pytestmark = pytest.mark.usefixtures("shared_memos")
 
 _spec = importlib.util.spec_from_file_location("search_cases", Path(__file__).with_name("search_cases.py"))
 search_cases = importlib.util.module_from_spec(_spec)
@@ -29,15 +31,6 @@ small_settings = search_cases.small_settings
 
 ROUNDING = 1 + 1e-9
 SEEDS = st.integers(0, 10**6)
-
-
-@pytest.fixture(autouse=True, scope="module")
-def shared_memos():
-    """Cases share chips and operators: mapping and scheduling each once keeps the tests quick."""
-    memos = Memos()
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(evaluator_module, "Memos", lambda: memos)
-        yield
 
 
 @pytest.fixture
@@ -52,8 +45,41 @@ def estimator_of(space, designs):
     return Estimator(chips, space._energy_of(index), space.settings.scenario.cluster, space.model)
 
 
+def busiest_s(needs, chip):
+    """What a pass needs of each thing, by the rate of all of it."""
+    return max(
+        needs.macs / (chip.num_macs * chip.clock_hz),
+        needs.lane_ops / (chip.num_lanes * chip.clock_hz),
+        needs.hbm_bytes / chip.hbm_bytes_per_s,
+        needs.link_s,
+    )
+
+
+def test_the_least_work_of_a_unit_is_that_of_its_quickest_forms():
+    """The compiled sum over all passes of a batch is what it says it is."""
+    training = {"cp_degrees": [1, 2], "tp_degrees": [1, 2], "sequence_parallel": [True], "microbatches": [1, 2]}
+    asked = small_settings(5, "default", ("llama",), num_choices=1, num_devices=16, training=training)
+    space = SpaceEvaluator(asked)
+    work, chips = space.works[0], space.census.chips
+    found_uc, cluster = least_batches_s(unit_work(work), chips), asked.scenario.cluster
+    num_t = np.bincount(np.array(work.layer_type_of))
+    for u, unit in enumerate(work.units):
+        num_microbatches = -(-asked.scenario.training.global_batch // unit.microbatch)
+        held_s = 0.0
+        for kind, count in enumerate(num_t.tolist()):
+            for direction in range(2):
+                forms = [form.passes[kind][direction].graph for form in work.all_forms(unit.cut)]
+                least = [
+                    min(one) for one in zip(*(pass_needs(g, unit.microbatch, cluster) for g in forms), strict=True)
+                ]
+                least_s = busiest_s(PassNeeds(*least), chips.chip(0))
+                held_s += count * work.num_members(unit.cut, kind) * num_microbatches * least_s
+        assert found_uc[u, 0] == pytest.approx(held_s / cluster.num_devices, rel=1e-8)
+        assert found_uc[u, 0] > 0
+
+
 @given(seed=SEEDS, model=st.sampled_from(["gpt", "llama"]))
-@settings(max_examples=8, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(4, 8), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 def test_no_plan_of_a_unit_beats_its_time(seed, model):
     space = SpaceEvaluator(small_settings(seed, "default", (model,), num_choices=1))
     work, designs = space.works[0], range(space.census.num_designs)
@@ -61,6 +87,7 @@ def test_no_plan_of_a_unit_beats_its_time(seed, model):
     closed_uc = unit_times_s(work, estimator, space.exclusion)
     mapped_uc = unit_times_s(work, estimator, space.exclusion, mapped_k=np.ones(len(work.classes), dtype=np.bool_))
     assert (closed_uc <= mapped_uc * ROUNDING).all()
+    first_uc = least_batches_s(unit_work(work), chips)
     least_c = unit_time_batch_s(work, chips, space.model, space.exclusion)
     assert np.allclose(least_c, closed_uc.min(axis=0), rtol=1e-12)
     # Mapped where the limit leaves a chance: no less than in closed form, nor than what is mapped everywhere.
@@ -84,13 +111,14 @@ def test_no_plan_of_a_unit_beats_its_time(seed, model):
         for u, unit in enumerate(work.units):
             true_s.append(solver.solve(work, unit, memory[design], math.inf).bound_s)
             assert mapped_uc[u, design] <= true_s[-1] * ROUNDING
+            assert first_uc[u, design] <= true_s[-1] * ROUNDING
             assert lazy[u, design] <= true_s[-1] * ROUNDING
             assert short[u, design] <= true_s[-1] * ROUNDING
         assert corner_c[design] <= min(true_s) * ROUNDING
 
 
 @given(seed=SEEDS, case=st.sampled_from(["llama", "mixtral-8x7b:1"]))
-@settings(max_examples=6, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(3, 6), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 def test_no_pass_beats_the_time_of_its_class(seed, case):
     training = {"cp_degrees": [1, 2], "tp_degrees": [1, 2], "sequence_parallel": [True], "microbatches": [1, 2]}
     asked = small_settings(seed, "default", ("llama",), num_choices=1, num_devices=16, training=training)
@@ -110,11 +138,13 @@ def test_no_pass_beats_the_time_of_its_class(seed, case):
                 for form, own in enumerate(work.all_forms(cut)):
                     table = solver.pass_table(work, cut, microbatch, kind, direction, form)
                     cycles = solver.schedule(own.passes[kind][direction], table).makespan_cycles
+                    needs = pass_needs(own.passes[kind][direction].graph, microbatch, asked.scenario.cluster)
+                    assert busiest_s(needs, solver.chip) <= cycles / solver.chip.clock_hz * ROUNDING
                     assert least_s[k, direction, kind] <= cycles / solver.chip.clock_hz * ROUNDING
 
 
 @pytest.mark.usefixtures("all_are_mixtures")
-@pytest.mark.parametrize("seed", [3, 17, 40])
+@pytest.mark.parametrize("seed", seldom([3, 17, 40], lambda seed: seed == 3))
 def test_as_mixtures_pruned_equals_exhaustive(seed, monkeypatch, tmp_path):
     asked = small_settings(seed, "default", ("llama",))
     found = run_search(asked, folder=tmp_path / "run")

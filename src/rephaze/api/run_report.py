@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -19,13 +20,17 @@ if TYPE_CHECKING:
     from rephaze.types.comparison import ChipAnswer
     from rephaze.types.scenario import Scenario
     from rephaze.types.search import SearchResult, SearchSettings
-    from rephaze.types.truth import ExpectedError
+    from rephaze.types.truth import ExpectedError, Stability
 
 REPORT_NAME = "report.html"
 
 
 def write_report(
-    run: Path, out: Path | None = None, known_chips_s: float = 0.0, stop: StopSignal = UNSTOPPED
+    run: Path,
+    out: Path | None = None,
+    known_chips_s: float = 0.0,
+    stop: StopSignal = UNSTOPPED,
+    on_step: Callable[[str], None] = lambda _doing: None,
 ) -> Path:
     """Write the page of a recorded run and return its path.
 
@@ -35,6 +40,7 @@ def write_report(
         known_chips_s: Time for measuring known chips that the run does not hold yet, and as much again for other
             baselines. 0: no chips, and a little for the others if it holds none.
         stop: When the page must do with what is there.
+        on_step: Told what is being done, where that takes time.
     """
     from rephaze.report.explored import ExploredDesigns
     from rephaze.report.search_report import SearchRecords, write_search_report
@@ -57,8 +63,13 @@ def write_report(
         )
         incumbents, kept = reader.incumbents(), read_details(reader)
     own = _own_settings(info.settings, result)
+    if known_chips_s > 0:
+        on_step("report: measuring known chips")
     known = measured_chips(run, info, own, held, known_chips_s, stop) if result.chip else []
-    kept = complete_details(run, info, own, result, known, kept, budget_s=known_chips_s, stop=stop)
+    kept = complete_details(
+        run, info, own, result, known, kept, budget_s=known_chips_s, stop=stop, on_step=on_step
+    )
+    on_step("report: writing the page")
     shown = result if result.design is None else replace(result, design=place.get(result.design))
     records = SearchRecords(
         info=info,
@@ -74,7 +85,9 @@ def write_report(
         points=kept.points,
         comparison=kept.comparison,
         sensitivity=kept.sensitivity,
-        expected=_expected(result),
+        expected=_expected(result, own.scenario),
+        stability=_stability(result, run),
+        losses=_losses(own.scenario),
         items=_items(own.scenario, result),
         assumptions=_assumptions(own.scenario),
     )
@@ -101,11 +114,26 @@ def _items(scenario: Scenario, result: SearchResult) -> list[ChipItems]:
     return [chip_items(result.chip, model), chip_items(preset_chip("tpuv4"), model)]
 
 
-def _expected(result: SearchResult) -> dict[str, ExpectedError | None]:
+def _expected(result: SearchResult, scenario: Scenario) -> dict[str, ExpectedError | None]:
     """By model, what measured runs near its plan say."""
     from rephaze.api.expected_errors import expected_of_search
 
-    return expected_of_search(result.plans)
+    return expected_of_search(result.plans, scenario)
+
+
+def _stability(result: SearchResult, run: Path) -> Stability | None:
+    """Whether the chip stays the best of those solved under the error of predictions."""
+    from rephaze.api.expected_errors import stability_of_search
+
+    return stability_of_search(result, run)
+
+
+def _losses(scenario: Scenario) -> str:
+    """At which rates the page's times are, if not those of the figures."""
+    from rephaze.hardware.derating import losses_at
+
+    losses = losses_at("searched", scenario)
+    return "" if losses is None else losses.sentence()
 
 
 def _assumptions(scenario: Scenario) -> tuple[Assumption, ...]:

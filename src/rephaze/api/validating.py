@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from rephaze.errors import SpecError
-from rephaze.types.output_files import HTML_PAGE, write_whole
+from rephaze.types.output_files import HTML_PAGE, check_output
 from rephaze.types.truth import Validation
 
 PHYSICS = ("calibrated", "ideal")
@@ -19,7 +19,7 @@ def validate(paths: Sequence[str | Path], *, physics: str = "calibrated") -> Val
         paths: CSV files in one of the layouts of docs/validation.md.
         physics: ``calibrated``, or ``ideal``: machines that reach their data sheets.
     """
-    from rephaze.truth import constants
+    from rephaze.hardware import calibration as constants
     from rephaze.truth.validation import validate_files
 
     if physics not in PHYSICS:
@@ -30,8 +30,7 @@ def validate(paths: Sequence[str | Path], *, physics: str = "calibrated") -> Val
 
 def write_validation_page(validation: Validation, path: str | Path, *, reads: Sequence[str | Path] = ()) -> Path:
     """An HTML page: the scatter, errors by cause, the worst rows; never over one of ``reads``."""
-    from rephaze.report.validation_page import validation_page
+    from rephaze.report.validation_page import write_validation
 
-    target = Path(path)
-    write_whole(target, validation_page(validation), HTML_PAGE, reads)
-    return target
+    check_output(Path(path), HTML_PAGE, reads)
+    return write_validation(Path(path), validation)

@@ -49,6 +49,8 @@ def serve(
         opened.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             opened.bind((host, port))
+            # Before the address is told: who comes at once waits instead of being refused.
+            opened.listen()
         except (TypeError, UnicodeError):  # of a name that cannot be one
             raise SpecError("--host", host, "is no address", "127.0.0.1 is this machine") from None
         except OSError as error:

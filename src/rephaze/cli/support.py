@@ -36,8 +36,5 @@ def support(
     if json_output:
         print_json(found.record())
     else:
-        for block in found.blocks():
-            if isinstance(block, str):
-                stdout.print(block)
-            else:
-                print_content(block)
+        stdout.print(found.headline)
+        print_content(found.table)

@@ -55,6 +55,18 @@ def least_gemm_bytes(graph: OpGraph, microbatches: Sequence[int], *, is_batch_fo
     return sum(min(_matrix_bytes(gemm, b, is_batch_folded) / b for b in microbatches) for gemm in gemms)
 
 
+def least_moved_bytes(op: Op, microbatch: int) -> float:
+    """Bytes that one operator moves over HBM at least, where it waits for HBM: of attention nothing is claimed."""
+    tensors = float(op.input_bytes.at(microbatch) + op.output_bytes.at(microbatch))
+    if op.kind in (OpKind.VECTOR, OpKind.GATHER):
+        return tensors
+    if op.gemm is None:
+        return 0.0
+    own = _matrix_bytes(op.gemm, microbatch, is_batch_folded=False)
+    # Operands of absorbed work come on top.
+    return max(own, tensors) if op.vector else own
+
+
 def _matrix_bytes(gemm: GemmDims, microbatch: int, is_batch_folded: bool) -> float:
     batch, m, n, k = gemm_sizes(gemm, microbatch)
     num_right = 1 if is_batch_folded else batch

@@ -22,6 +22,7 @@ from rephaze.measure.layer_bounds import ModelBounds
 from rephaze.measure.model_work import Memory, ModelWork
 from rephaze.measure.objective import Valuation
 from rephaze.measure.open_units import OpenUnits
+from rephaze.measure.unit_work import least_batches_s
 from rephaze.search.device_time import device_time_batch_s
 from rephaze.search.evaluator import Preparation
 from rephaze.types.boxes import NO_PLAN, Goal, UnitTimes
@@ -36,8 +37,6 @@ Ints = NDArray[np.int64]
 DEVICE_TIME = "device time"
 LAYER_REACH = 2.2
 """Layers are bounded where device time is no further than this above what must be reached."""
-NEAR_REACH = 1.15
-"""Known to be no further than this above it, boxes are bounded with mapped products at once."""
 MAP_REACH = 1.15
 """Products are mapped where layer bounds are no further than this above it."""
 
@@ -49,7 +48,7 @@ class Reach:
     layers: float = LAYER_REACH
     mapped: float = MAP_REACH
     best_only: bool = False
-    """Of each box the quickest units alone: enough to say how good it may be, not to close it."""
+    """Of each box the quickest units alone: all that its bound depends on, but little for boxes inside it."""
 
 
 DEVICE_ONLY = Reach(layers=0.0, mapped=0.0)
@@ -101,6 +100,7 @@ class BoxBounding:
         self._chips = grid.chips(corners.large_bf[self._box_c])
         self._valuation = corner_valuation(models, grid.chips(boxes.first_bf[self._box_c]))
         self._units: list[OpenUnits] = []
+        self._first_s_muc: list[Floats] = []
 
     def run(self, reach: Reach) -> BoxBounds:
         """Bounds as fine as it takes to close a box, or as reach allows."""
@@ -108,16 +108,9 @@ class BoxBounding:
         times = list(self._given)
         if len(self._box_c):
             upper_c = self._by_device_time()
-            # Where a box around it was nearly closed, closed forms have said what they can: products are mapped.
-            known_c = np.minimum(upper_c, self._by_known_times())
-            is_near_c = self._is_asked(known_c, min(reach.mapped, NEAR_REACH), Stage.MAPPED)
             units = self._units
             for stage, own in ((Stage.BOUNDED, reach.layers), (Stage.MAPPED, reach.mapped)):
                 is_asked_c = self._is_asked(upper_c, own, stage)
-                if stage is Stage.BOUNDED:
-                    is_asked_c &= ~is_near_c
-                else:
-                    is_asked_c |= is_near_c
                 if not is_asked_c.any():
                     continue
                 if not units:
@@ -149,20 +142,17 @@ class BoxBounding:
 
     def _by_device_time(self) -> Floats:
         models = self._models
-        self._least_s_mc = np.stack(
-            [device_time_batch_s(work, self._chips, models.model, models.exclusion) for work in self._works]
-        )
+        least_s_mc = [
+            device_time_batch_s(work, self._chips, models.model, models.exclusion) for work in self._works
+        ]
+        if models.model.has_memory_terms:
+            self._first_s_muc = [least_batches_s(own, self._chips) for own in models.unit_works]
+            least_s_mc = [
+                np.maximum(least_s_c, first_s_uc.min(axis=0))
+                for least_s_c, first_s_uc in zip(least_s_mc, self._first_s_muc, strict=True)
+            ]
+        self._least_s_mc = np.stack(least_s_mc)
         return self._upper()
-
-    def _by_known_times(self) -> Floats:
-        """By what is known of the units in some box around each; infinite where nothing is."""
-        known_s_mc = self._least_s_mc.copy()
-        for c, b in enumerate(self._box_c.tolist()):
-            if times := self._given[b]:
-                known_s_mc[:, c] = np.maximum(known_s_mc[:, c], [own.least_s for own in times])
-        is_known_c = np.array([bool(self._given[b]) for b in self._box_c.tolist()])
-        upper_c = self._valuation.upper_bounds(self._works, known_s_mc, np.arange(len(self._chips)))
-        return np.where(is_known_c, upper_c, np.inf)
 
     def _upper(self) -> Floats:
         return self._valuation.upper_bounds(self._works, self._least_s_mc, np.arange(len(self._chips)))
@@ -177,12 +167,14 @@ class BoxBounding:
 
     def _open_units(self, m: int) -> OpenUnits:
         work, models = self._works[m], self._models
-        batch_s_uc = np.zeros((len(work.units), len(self._chips)))
+        shape_uc = (len(work.units), len(self._chips))
+        batch_s_uc = self._first_s_muc[m].copy() if self._first_s_muc else np.zeros(shape_uc)
         for c, b in enumerate(self._box_c.tolist()):
             if known := self._given[b]:
                 # What could not reach an earlier goal keeps the time it has: a bound must hold for it too.
-                batch_s_uc[:, c] = known[m].others_s
-                batch_s_uc[list(known[m].unit_u), c] = known[m].batch_s_u
+                known_s_u = np.full(shape_uc[0], known[m].others_s)
+                known_s_u[list(known[m].unit_u)] = known[m].batch_s_u
+                batch_s_uc[:, c] = np.maximum(batch_s_uc[:, c], known_s_u)
         energy = space_energy(self._chips, self._scenario.space)
 
         def estimator_of(columns: NDArray[np.intp]) -> Estimator:

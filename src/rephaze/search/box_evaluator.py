@@ -10,11 +10,13 @@ from numpy.typing import NDArray
 from rephaze.hardware.grid import Boxes, DesignGrid
 from rephaze.measure.layer_bounds import ModelBounds, no_bounds
 from rephaze.measure.model_work import memory_options
-from rephaze.search.box_bounds import BEST_UNITS, BoxBounding, BoxBounds, corner_valuation
+from rephaze.measure.unit_work import least_batches_s
+from rephaze.search.box_bounds import BEST_UNITS, DEVICE_ONLY, BoxBounding, BoxBounds, corner_valuation
 from rephaze.search.box_expansion import BoxExpansion
 from rephaze.search.design_search import DesignSearch
 from rephaze.search.evaluator import Preparation, of_best_memory
 from rephaze.types.boxes import Expansion, Goal, OpenBox, UnitTimes
+from rephaze.types.chip import ChipTable
 from rephaze.types.search import Evaluation, SearchSettings, Unsettled
 from rephaze.types.stopping import UNSTOPPED, StoppedError, StopSignal
 
@@ -39,7 +41,9 @@ class BoxEvaluator(Preparation):
     def bound(self, at_cf: Ints, goal: Goal, stop: StopSignal = UNSTOPPED) -> BoxBounds:
         """What is known of some designs from their best units; ``StoppedError`` when cut."""
         none: list[tuple[UnitTimes, ...]] = [()] * len(at_cf)
-        return BoxBounding(self, self.grid, Boxes(at_cf, at_cf), none, goal, stop).run(BEST_UNITS)
+        # With nothing to hold them against, designs are only to be told apart: that takes no look at layers.
+        reach = BEST_UNITS if goal.has_answer else DEVICE_ONLY
+        return BoxBounding(self, self.grid, Boxes(at_cf, at_cf), none, goal, stop).run(reach)
 
     def expand(self, boxes: Sequence[OpenBox], goal: Goal, stop: StopSignal = UNSTOPPED) -> list[Expansion]:
         """What becomes of each box; ``StoppedError`` when cut."""
@@ -53,7 +57,7 @@ class BoxEvaluator(Preparation):
         valuation = corner_valuation(self, chips)
         options = memory_options(self.settings.scenario.space, chip.hbm_bytes, chip.hbm_bytes_per_s)
         priced = options if valuation.is_memory_priced else options[-1:]
-        bounds = [self._unit_bounds(box, m) for m in range(len(self.works))]
+        bounds = [self._unit_bounds(box, m, chips) for m in range(len(self.works))]
         solver = self.chip_solver(chip, stop=stop)
         smaller = [] if len(priced) > 1 else options[:-1]
         searches = [
@@ -69,10 +73,13 @@ class BoxEvaluator(Preparation):
             return Unsettled(design=design, bound=max(one.bound() for one in searches))
         return of_best_memory(found)
 
-    def _unit_bounds(self, box: OpenBox, m: int) -> ModelBounds:
-        """What is known of a model's units."""
+    def _unit_bounds(self, box: OpenBox, m: int, chips: ChipTable) -> ModelBounds:
+        """What is known of a model's units on the design of a box."""
         found = no_bounds(self.works[m], 1)
+        if self.model.has_memory_terms:
+            found.batch_s_uc[:] = least_batches_s(self.unit_works[m], chips)
         if box.times:
-            found.batch_s_uc[:] = box.times[m].others_s
-            found.batch_s_uc[list(box.times[m].unit_u), 0] = box.times[m].batch_s_u
+            known_s_u = np.full(len(found.batch_s_uc), box.times[m].others_s)
+            known_s_u[list(box.times[m].unit_u)] = box.times[m].batch_s_u
+            found.batch_s_uc[:, 0] = np.maximum(found.batch_s_uc[:, 0], known_s_u)
         return found

@@ -28,6 +28,7 @@ from rephaze.measure.layer_bounds import (
 from rephaze.measure.model_work import Memory, ModelWork, memory_options
 from rephaze.measure.objective import Valuation
 from rephaze.measure.unit_time import CHIPS_AT_ONCE, corner_time_batch_s
+from rephaze.measure.unit_work import UnitWork, unit_work
 from rephaze.search.design_search import DesignSearch
 from rephaze.search.device_time import device_time_batch_s
 from rephaze.search.engine import RELATIVE_SLACK
@@ -73,6 +74,11 @@ class Preparation:
         self.exclusion = scenario.all_cores_excludes
         known = prepared or alike
         self.memos: Memos = known.memos if known else Memos()
+
+    @cached_property
+    def unit_works(self) -> list[UnitWork]:
+        """The least work of the units of each model."""
+        return [unit_work(work, self._stop) for work in self.works]
 
     def chip_solver(
         self, chip: Chip, energy: AccessEnergy | None = None, stop: StopSignal | None = None
