@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 # Pins for repeatable runs; `pip install rephaze` itself needs only the ranges in pyproject.toml.
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
-.PHONY: search docs test lint unit test-pythons hooks bench attack attack-mutations soak tampering fuzz clean
+.PHONY: search docs test lint unit test-slow test-pythons hooks bench attack attack-mutations soak tampering fuzz clean
 
 # Ends with the chip, the plan, the certificate and the path of the report; each time a new run.
 search: $(VENV)/.core
@@ -26,7 +26,11 @@ lint: $(VENV)/.test
 	$(BIN)/lint-imports
 
 unit: $(VENV)/.test
-	$(BIN)/pytest -n 2 -q
+	$(BIN)/pytest -n 2 --dist worksteal -q
+
+# Every test there is, those marked slow too, and longer hunts in those that draw their cases.
+test-slow: $(VENV)/.test
+	REPHAZE_TEST_LONG=1 $(BIN)/pytest -n 2 --dist worksteal -q -m ''
 
 # Unit tests on every Python rephaze is for, each in an environment of its own; those not at hand are named and left out.
 PYTHONS ?= python3.11 python3.12 python3.13
@@ -39,7 +43,7 @@ test-pythons:
 	  { test -x $$folder/bin/python || $$python -m venv $$folder; } && \
 	  $$folder/bin/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt \
 	    --editable '.[test,extract,dask,parquet,serve,docs]' && \
-	  $$folder/bin/pytest tests/unit -q -n 2 || failed="$$failed $$python"; \
+	  $$folder/bin/pytest tests/unit -q -n 2 --dist worksteal || failed="$$failed $$python"; \
 	done; test -n "$$tested" || { echo "no Python to test on"; exit 1; }; \
 	test -z "$$failed" || { echo "failed on:$$failed"; exit 1; }
 
@@ -58,7 +62,7 @@ attack: $(VENV)/.test
 
 # Puts known defects back, one at a time: the attack with fixed seeds must find each.
 attack-mutations: $(VENV)/.test
-	$(BIN)/pytest tests/attack/test_mutations.py -q
+	$(BIN)/pytest tests/attack/test_mutations.py -q -m ''
 
 # Searches killed, stopped, out of disk, with a second writer: all must end as undisturbed ones. Last lines: soak-summary.txt.
 SOAK_MINUTES ?= 60

@@ -13,7 +13,7 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
-PAGES = ROOT / "build" / "pages"
+BUILD = ROOT / "build"
 NAMES = {"README.md": "index.md", "CONTRIBUTING.md": "contributing.md", "CHANGELOG.md": "changelog.md"}
 TITLES = (
     ("Start", "index"), ("Tutorial", "tutorial"), ("Questions", "questions"), ("Bring your own", "bring-your-own"),
@@ -25,21 +25,22 @@ TITLES = (
 """Pages in the order of the menu; those that are not listed come after them."""
 
 
-def main(*, runs_tutorial: bool) -> None:
+def main(*, runs_tutorial: bool, build: Path = BUILD) -> None:
     """Write every page and the file that mkdocs reads."""
-    PAGES.mkdir(parents=True, exist_ok=True)
-    for old in PAGES.rglob("*.md"):
+    pages = build / "pages"
+    pages.mkdir(parents=True, exist_ok=True)
+    for old in pages.rglob("*.md"):
         old.unlink()
     for path in [*sorted((ROOT / "docs").glob("*.md")), *(ROOT / name for name in NAMES)]:
-        (PAGES / NAMES.get(path.name, path.name)).write_text(with_site_links(path.read_text("utf-8")), "utf-8")
+        (pages / NAMES.get(path.name, path.name)).write_text(with_site_links(path.read_text("utf-8")), "utf-8")
     for picture in (ROOT / "docs").glob("*.png"):
-        (PAGES / picture.name).write_bytes(picture.read_bytes())
-    commands = write_commands(PAGES / "commands")
+        (pages / picture.name).write_bytes(picture.read_bytes())
+    commands = write_commands(pages / "commands")
     cells = tutorial_cells((ROOT / "docs" / "tutorial.py").read_text("utf-8"))
     outputs = run_cells(cells) if runs_tutorial else [""] * len(cells)
-    (PAGES / "tutorial.md").write_text(tutorial_page(cells, outputs), "utf-8")
-    (PAGES / "tutorial.ipynb").write_text(json.dumps(notebook(cells, outputs), indent=1) + "\n", "utf-8")
-    (ROOT / "build" / "mkdocs.yml").write_text(json.dumps(site_settings(commands), indent=1) + "\n", "utf-8")
+    (pages / "tutorial.md").write_text(tutorial_page(cells, outputs), "utf-8")
+    (pages / "tutorial.ipynb").write_text(json.dumps(notebook(cells, outputs), indent=1) + "\n", "utf-8")
+    (build / "mkdocs.yml").write_text(json.dumps(site_settings(commands, pages), indent=1) + "\n", "utf-8")
 
 
 def with_site_links(text: str) -> str:
@@ -149,13 +150,13 @@ def notebook(cells: list[tuple[str, str]], outputs: list[str]) -> dict[str, obje
     return {"cells": found, "metadata": {"language_info": {"name": "python"}}, "nbformat": 4, "nbformat_minor": 5}
 
 
-def site_settings(commands: list[str]) -> dict[str, object]:
+def site_settings(commands: list[str], pages: Path) -> dict[str, object]:
     """What mkdocs reads (JSON is YAML): the settings of the root, the pages put together and the menu."""
     listed: list[object] = [{title: f"{page}.md"} for title, page in TITLES]
     listed.insert(4, {"Commands": [{name: f"commands/{name}.md"} for name in commands]})
     known = {f"{page}.md" for _, page in TITLES}
-    listed += [path.name for path in sorted(PAGES.glob("*.md")) if path.name not in known]
-    return {"INHERIT": "../mkdocs.yml", "docs_dir": "pages", "site_dir": "site", "nav": listed}
+    listed += [path.name for path in sorted(pages.glob("*.md")) if path.name not in known]
+    return {"INHERIT": str(ROOT / "mkdocs.yml"), "docs_dir": "pages", "site_dir": "site", "nav": listed}
 
 
 if __name__ == "__main__":

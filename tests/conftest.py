@@ -21,3 +21,15 @@ def pytest_addoption(parser):
 def pytest_configure(config):
     if config.getoption("--regen-golden") and os.environ.get("PYTEST_XDIST_WORKER"):
         raise pytest.UsageError("--regen-golden writes one file: not with -n")
+
+
+@pytest.fixture(scope="module")
+def shared_memos():
+    """Searches of a module share chips and operators: mapping and scheduling each once keeps the tests quick."""
+    from rephaze.measure.chip_solver import Memos
+    from rephaze.search import evaluator
+
+    memos = Memos()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(evaluator, "Memos", lambda: memos)
+        yield

@@ -228,7 +228,7 @@ def test_a_page_written_again_is_read_from_the_run_alone(recorded, tmp_path):
     script = (
         "import sys, rephaze\n"
         f"rephaze.open_run({str(run)!r}).report({str(tmp_path / 'again.html')!r})\n"
-        "heavy = {'numba', 'ortools', 'plotly', 'rephaze.measure', 'rephaze.search'} & set(sys.modules)\n"
+        "heavy = {'numba', 'ortools', 'rephaze.measure', 'rephaze.search'} & set(sys.modules)\n"
         "sys.exit(str(heavy) if heavy else 0)\n"
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=100)

@@ -16,7 +16,7 @@ import pytest
 
 import rephaze
 
-HEAVY = ("torch", "transformers", "ortools", "plotly", "dask", "distributed", "numba", "pyarrow", "pandas")
+HEAVY = ("torch", "transformers", "ortools", "dask", "distributed", "numba", "pyarrow", "pandas")
 PACKAGE = Path(rephaze.__file__).parent
 
 UNIT_ENDINGS = (

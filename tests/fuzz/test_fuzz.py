@@ -3,6 +3,10 @@
 import csv
 import io
 import json
+<<<<<<< HEAD
+=======
+import math
+>>>>>>> f38932107e67a42c3d9214f8ddacb8fee0baa85f
 
 import pytest
 
@@ -12,9 +16,15 @@ from tests.fuzz.harness import call, commands
 from tests.fuzz.recorded import record_run
 from tests.fuzz.seeds import SOURCES
 from tests.fuzz.toml_text import toml_text
+from tests.kits.long_hunt import examples
 
+<<<<<<< HEAD
 NUM_CASES = 500
 """Of a seed: the same cases on every machine, about a minute of a processor together."""
+=======
+NUM_CASES = examples(100, 400)
+"""Of a seed; ``make fuzz`` goes on."""
+>>>>>>> f38932107e67a42c3d9214f8ddacb8fee0baa85f
 
 
 @pytest.fixture(scope="module")
@@ -24,7 +34,11 @@ def run(tmp_path_factory):
 
 @pytest.mark.parametrize("seed", [11, 12])
 def test_broken_input_is_refused_in_words(run, seed):
+<<<<<<< HEAD
     found = run_cases(seed, NUM_CASES, run=run)
+=======
+    found = run_cases(seed, NUM_CASES, run=run, until=math.inf)
+>>>>>>> f38932107e67a42c3d9214f8ddacb8fee0baa85f
     assert not found.findings, "\n\n".join(map(str, found.findings))
     assert found.num_cases == NUM_CASES
 

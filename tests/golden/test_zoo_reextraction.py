@@ -7,12 +7,16 @@ import pytest
 from rephaze.workload import ZOO_NAMES, load_model
 from rephaze.workload.extract.extraction import extract_source
 from rephaze.workload.zoo import zoo_config
+from tests.kits.long_hunt import seldom
 from tests.kits.one_size import extract_at
 
 pytest.importorskip("torch")
 pytest.importorskip("transformers")
 
 EAGER = ("bert-large", "llama2-7b")
+SOON = ("bert-large", "vit-large", "opt-350m", "gpt2-xl", "llama2-7b", "mixtral-8x7b", "t5-large")
+"""One of each kind of model: the others are extracted anew by ``make test-slow``."""
+CASES = [(name, "fused") for name in ZOO_NAMES] + [(name, "eager") for name in EAGER]
 
 
 def source_of(name, attention):
@@ -43,7 +47,7 @@ def numbers(graph, b):
     return found
 
 
-@pytest.mark.parametrize(("name", "attention"), [(n, "fused") for n in ZOO_NAMES] + [(n, "eager") for n in EAGER])
+@pytest.mark.parametrize(("name", "attention"), seldom(CASES, lambda case: case[0] in SOON))
 def test_the_zoo_is_what_the_extractor_makes(name, attention):
     from rephaze.workload.extract.hugging_face import plain_masks, quiet_library
 

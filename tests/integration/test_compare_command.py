@@ -2,13 +2,11 @@
 
 import json
 import math
-import subprocess
-import sys
-from pathlib import Path
 
 import pytest
 
-REPHAZE = Path(sys.executable).with_name("rephaze")
+from tests.kits.command import rephaze
+
 SCENARIO = """
 title = "a few chips"
 estimate_model = "default"
@@ -37,22 +35,18 @@ precision = "mixed"
 """
 
 
-def run(*args, cwd):
-    return subprocess.run([str(REPHAZE), *args], capture_output=True, text=True, timeout=300, cwd=cwd)
-
-
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     made = tmp_path_factory.mktemp("compare")
     (made / "tiny.toml").write_text(SCENARIO)
     options = ("--scenario", "tiny.toml", "--out", "run1", "--workers", "1", "--exhaustive", "--json")
-    done = run("search", "vit-large", *options, cwd=made)
+    done = rephaze("search", "vit-large", *options, cwd=made)
     assert done.returncode == 0, done.stderr
     return made
 
 
 def test_compare_takes_the_answer_of_a_run_and_tells_what_has_no_expert_plan(folder):
-    done = run("compare", "--run", "run1", "--budget", "2", "--html", "page.html", "--json", cwd=folder)
+    done = rephaze("compare", "--run", "run1", "--budget", "2", "--html", "page.html", "--json", cwd=folder)
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)
     by_name = {one["name"]: one for one in found["baselines"]}
@@ -73,7 +67,7 @@ def test_compare_takes_the_answer_of_a_run_and_tells_what_has_no_expert_plan(fol
 
 
 def test_compare_shows_a_table_to_people(folder):
-    done = run("compare", "--run", "run1", "--budget", "1", cwd=folder)
+    done = rephaze("compare", "--run", "run1", "--budget", "1", cwd=folder)
     assert done.returncode == 0, done.stderr
     for text in ("tpuv4, searched plan", "spotlight latency, expert plan", "random search", "gain over", "proven"):
         assert text in done.stdout
@@ -81,15 +75,15 @@ def test_compare_shows_a_table_to_people(folder):
 
 def test_compare_refuses_what_contradicts_the_run(folder):
     for args in (("--scenario", "paper"), ("gpt2-xl",)):
-        done = run("compare", *args, "--run", "run1", cwd=folder)
+        done = rephaze("compare", *args, "--run", "run1", cwd=folder)
         assert done.returncode == 2
         assert done.stderr.startswith("error:")
         assert "Traceback" not in done.stderr
-    assert run("compare", cwd=folder).returncode == 2
+    assert rephaze("compare", cwd=folder).returncode == 2
 
 
 def test_pareto_of_an_exhaustive_run_is_all_proven_in_throughput_against_area(folder):
-    done = run("pareto", "run1", "--json", cwd=folder)
+    done = rephaze("pareto", "run1", "--json", cwd=folder)
     assert done.returncode == 0, done.stderr
     front = json.loads(done.stdout)
     assert front["num_designs"] == front["num_solved_exactly"] == 4
@@ -101,22 +95,22 @@ def test_pareto_of_an_exhaustive_run_is_all_proven_in_throughput_against_area(fo
     assert points[0]["is_proven"]
     assert front["budgets"][-1]["best"]["samples_per_s"] == points[0]["samples_per_s"]
     assert all(budget["is_proven"] and budget["gap"] == 0.0 for budget in front["budgets"])
-    shown = run("pareto", "run1", cwd=folder)
+    shown = rephaze("pareto", "run1", cwd=folder)
     assert "non-dominated" in shown.stdout
     assert "best of its budget" in shown.stdout
 
 
 def test_pareto_solves_what_a_stopped_run_lacks(folder):
     options = ("--scenario", "tiny.toml", "--out", "run2", "--workers", "1", "--time-limit", "0", "--json")
-    assert run("search", "vit-large", *options, cwd=folder).returncode == 4
-    whole = json.loads(run("pareto", "run1", "--json", cwd=folder).stdout)
-    done = run("pareto", "run2", "--coarse", "--json", cwd=folder)
+    assert rephaze("search", "vit-large", *options, cwd=folder).returncode == 4
+    whole = json.loads(rephaze("pareto", "run1", "--json", cwd=folder).stdout)
+    done = rephaze("pareto", "run2", "--coarse", "--json", cwd=folder)
     assert done.returncode == 4, done.stderr
     found = json.loads(done.stdout)
     assert found["num_solved_exactly"] == 0
-    shown = run("pareto", "run2", "--coarse", cwd=folder)
+    shown = rephaze("pareto", "run2", "--coarse", cwd=folder)
     assert "--solve" in shown.stdout
-    done = run("pareto", "run2", "--solve", "--workers", "1", "--json", cwd=folder)
+    done = rephaze("pareto", "run2", "--solve", "--workers", "1", "--json", cwd=folder)
     assert done.returncode == 0, done.stderr
     solved = json.loads(done.stdout)
     assert solved["num_recorded"] == 0
@@ -126,18 +120,18 @@ def test_pareto_solves_what_a_stopped_run_lacks(folder):
         assert loose["bound_samples_per_s"] >= best * (1 - 1e-9)
         assert proven["is_proven"]
         assert (proven["best"] or {"samples_per_s": 0.0})["samples_per_s"] == pytest.approx(best, rel=1e-9)
-    assert run("pareto", "run2", "--coarse", "--solve", cwd=folder).returncode == 2
+    assert rephaze("pareto", "run2", "--coarse", "--solve", cwd=folder).returncode == 2
 
 
 def test_pareto_without_a_run_is_one_line(tmp_path):
-    done = run("pareto", "nothing", cwd=tmp_path)
+    done = rephaze("pareto", "nothing", cwd=tmp_path)
     assert done.returncode == 1
     assert done.stderr.startswith("error:")
 
 
 def test_sensitivity_searches_again_with_one_thing_changed(folder):
     options = ("--scenario", "tiny.toml", "--workers", "1", "--html", "moves.html")
-    done = run("sensitivity", "vit-large", *options, "--knob", "hbm", "--json", cwd=folder)
+    done = rephaze("sensitivity", "vit-large", *options, "--knob", "hbm", "--json", cwd=folder)
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)
     assert found["base"]["status"] == "optimal"
@@ -150,7 +144,7 @@ def test_sensitivity_searches_again_with_one_thing_changed(folder):
 
 def test_sensitivity_out_of_time_is_unknown_not_infeasible(folder):
     options = ("--scenario", "tiny.toml", "--workers", "1", "--knob", "hbm", "--time-limit", "0")
-    done = run("sensitivity", "vit-large", *options, "--json", cwd=folder)
+    done = rephaze("sensitivity", "vit-large", *options, "--json", cwd=folder)
     assert done.returncode == 4, done.stderr
     found = json.loads(done.stdout)
     assert found["base"]["status"] == "unknown"
@@ -159,7 +153,7 @@ def test_sensitivity_out_of_time_is_unknown_not_infeasible(folder):
 
 
 def test_sensitivity_knows_its_knobs(folder):
-    done = run("sensitivity", "vit-large", "--scenario", "tiny.toml", "--knob", "luck", cwd=folder)
+    done = rephaze("sensitivity", "vit-large", "--scenario", "tiny.toml", "--knob", "luck", cwd=folder)
     assert done.returncode == 1
     assert "knob" in done.stderr
     assert "outer-links" in done.stderr

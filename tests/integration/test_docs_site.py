@@ -48,9 +48,15 @@ def maker():
 
 
 @pytest.fixture(scope="module")
-def site(maker):
+def built(tmp_path_factory):
+    """A folder of this process's own: others may build the site at the same time."""
+    return tmp_path_factory.mktemp("build")
+
+
+@pytest.fixture(scope="module")
+def site(maker, built):
     pytest.importorskip("material")
-    maker.main(runs_tutorial=False)
+    maker.main(runs_tutorial=False, build=built)
     command = [
         sys.executable,
         "-m",
@@ -59,14 +65,14 @@ def site(maker):
         "--quiet",
         "--strict",
         "-f",
-        str(ROOT / "build" / "mkdocs.yml"),
+        str(built / "mkdocs.yml"),
     ]
     # No proxy leads anywhere: what would be fetched fails.
     nowhere = {"http_proxy": "http://127.0.0.1:9", "https_proxy": "http://127.0.0.1:9", "NO_MKDOCS_2_WARNING": "1"}
     done = subprocess.run(command, capture_output=True, text=True, timeout=300, env=os.environ | nowhere)
     assert done.returncode == 0, done.stderr
     found = {}
-    for path in (ROOT / "build" / "site").rglob("*.html"):
+    for path in (built / "site").rglob("*.html"):
         links = Links()
         links.feed(path.read_text("utf-8"))
         found[path] = links
@@ -89,10 +95,10 @@ def test_links_and_anchors_lead_somewhere(site):
     assert num_links > 500
 
 
-def test_nothing_is_loaded_from_elsewhere(site):
+def test_nothing_is_loaded_from_elsewhere(site, built):
     for page, found in site.items():
         assert not [one for one in found.loaded if urlsplit(one).netloc], page.name
-    styles = [path.read_text("utf-8") for path in (ROOT / "build" / "site").rglob("*.css")]
+    styles = [path.read_text("utf-8") for path in (built / "site").rglob("*.css")]
     assert styles
     assert not [text for text in styles if re.search(r"url\(\s*[\"']?https?:|@import\s+[\"']?https?:", text)]
 

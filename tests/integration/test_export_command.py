@@ -2,9 +2,6 @@
 
 import csv
 import json
-import subprocess
-import sys
-from pathlib import Path
 
 import pytest
 
@@ -12,12 +9,11 @@ from rephaze.hardware.scenarios import load_scenario
 from rephaze.store.run_store import RunStore
 from rephaze.store.versions import current_versions
 from rephaze.types.search import Aggregate, Evaluation, Objective, SearchSettings
-
-REPHAZE = Path(sys.executable).with_name("rephaze")
+from tests.kits.command import rephaze
 
 
 def run(*args):
-    return subprocess.run([str(REPHAZE), "export", *map(str, args)], capture_output=True, text=True, timeout=60)
+    return rephaze("export", *args)
 
 
 @pytest.fixture

@@ -10,11 +10,12 @@ from typer.testing import CliRunner
 
 import rephaze
 from rephaze.cli.main import app
+from rephaze.launch.frameworks import FRAMEWORKS
 from rephaze.types.launch import ExportTarget
 from tests.integration.test_full_plan_commands import problem
 from tests.unit.launch.test_traces import check_trace
 
-TEXTS = [str(one) for one in ExportTarget if one not in (ExportTarget.PARQUET, ExportTarget.TIMELOOP)]
+TEXTS = [str(one) for one in ExportTarget if one is not ExportTarget.PARQUET and not one.is_chip]
 
 
 def run(*arguments):
@@ -104,6 +105,9 @@ def test_a_run_is_exported_for_every_tool(full_run, tmp_path):
     done = run("export", full_run, "--to", "timeloop", "--out", tmp_path / "chip.yaml", "--json")
     assert json.loads(done.stdout)["notes"]
     assert "meshX: 8" in (tmp_path / "chip.yaml").read_text()
+    done = run("export", full_run, "--to", "accelforge", "--out", tmp_path / "chip.yaml", "--json")
+    assert json.loads(done.stdout)["notes"]
+    assert "spatial: [{name: core, fanout: 8}]" in (tmp_path / "chip.yaml").read_text()
     done = run("export", full_run, "--to", "csv", "--table", "plans", "--out", tmp_path / "plans.csv")
     assert done.exit_code == 0
     assert len((tmp_path / "plans.csv").read_text().splitlines()) > 2
@@ -136,12 +140,38 @@ def test_coarse_runs_are_launched_and_traced_too(tmp_path):
         (("--to", "json", "--json"), "add --out FILE"),
         (("--out", "file"), "is for --to"),
         (("--to", "timeloop"), "place a model with --chip"),
+        (("--to", "accelforge"), "place a model with --chip"),
     ],
 )
 def test_what_cannot_be_written_is_refused_in_a_line(problem_file, arguments, said):
     done = run("place", problem_file, *arguments)
     assert done.exit_code == 1
     assert said in str(done.exception)
+
+
+@pytest.mark.parametrize("to", FRAMEWORKS)
+def test_a_zero_bubble_plan_is_told_as_the_nearest_a_framework_has(to, tmp_path):
+    """Family megatron allows the schedule, which Megatron-LM's main line does not have."""
+    asked = problem()
+    asked["options"] |= {"sharding": ["none"], "schedule": ["zero-bubble"], "family": "megatron"}
+    asked["cluster"]["device_memory_bytes"] = 8e9
+    (tmp_path / "problem.json").write_text(json.dumps(asked))
+    answer = json.loads(run("place", tmp_path / "problem.json", "--json").stdout)
+    assert answer["plan"]["schedule"] == "zero-bubble"
+    done = run("place", tmp_path / "problem.json", "--to", to)
+    assert done.exit_code == 0, done.output
+    again = {"format": "rephaze.placement-plan/2", "problem": asked, "plan": answer["plan"] | {"schedule": "1f1b"}}
+    (tmp_path / "plan.json").write_text(json.dumps(again))
+    done_again = run("evaluate", tmp_path / "plan.json", "--json")
+    assert done_again.exit_code == 0, "it fits"
+    priced = json.loads(done_again.stdout)
+    cost = f"{priced['batch_s'] / answer['batch_s'] - 1:+.1%} in batch time"
+    for place in (done.stdout, done.stderr):
+        assert "no zero-bubble schedule (H1)" in place
+        assert "1F1B over the same stages" in place
+        assert cost in place
+    read = FRAMEWORKS[to].read(done.stdout, None)
+    assert read.schedule == "1f1b"
 
 
 def test_one_file_takes_one_plan(problem_file):

@@ -16,6 +16,7 @@ from rephaze.place.full.solver import FullPlacer
 from rephaze.place.full.why_not import explain_full_alternative
 from rephaze.types.full import PlanFamily
 from tests.integration.test_full_plan_commands import problem
+from tests.kits import command
 from tests.property.full_cases import random_problem
 
 
@@ -107,3 +108,14 @@ def test_support_reads_files_and_refuses_others(tmp_path):
     other = tmp_path / "other.json"
     other.write_text("{}")
     assert "neither a graph file" in str(run("support", other).exception)
+
+
+def test_support_is_whole_at_eighty_columns_and_knows_near_names():
+    done = command.rephaze("support", "llama3-70b", columns=80)
+    lines = done.stdout.splitlines()
+    assert max(map(len, lines)) <= 80
+    assert "ring, gather or Ulysses by layer" in " ".join(done.stdout.split())
+    assert lines[1].split() == ["what", "covered", "how", "far"]
+    done = command.rephaze("support", "gpt2xl")
+    assert done.returncode == 1
+    assert "did you mean 'gpt2-xl'?" in done.stderr

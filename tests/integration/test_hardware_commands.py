@@ -1,21 +1,14 @@
 """The hardware commands as a user runs them."""
 
 import json
-import subprocess
-import sys
-from pathlib import Path
 
 import pytest
 
-REPHAZE = Path(sys.executable).with_name("rephaze")
-
-
-def run(*args, cwd=None):
-    return subprocess.run([str(REPHAZE), *args], capture_output=True, text=True, timeout=60, cwd=cwd)
+from tests.kits.command import rephaze
 
 
 def test_space_of_the_paper_as_json():
-    done = run("space", "--scenario", "paper", "--json")
+    done = rephaze("space", "--scenario", "paper", "--json")
     found = json.loads(done.stdout)
     assert done.returncode == 0
     assert (found["num_designs"], found["num_grid_points"]) == (29_360, 75_712)
@@ -23,7 +16,7 @@ def test_space_of_the_paper_as_json():
 
 
 def test_space_shows_a_histogram_to_people():
-    done = run("space", "--scenario", "paper")
+    done = rephaze("space", "--scenario", "paper")
     assert "29,360" in done.stdout
     assert "█" in done.stdout
 
@@ -32,11 +25,11 @@ def test_area_prints_one_json_line_a_chip(tmp_path):
     path = tmp_path / "designs.csv"
     header = "num_tensor_cores,num_vector_cores,width,depth,global_buffer_bytes\n"
     path.write_text(header + "8,2,128,128,134217728\n1,1,2,2,2097152\n")
-    done = run("area", str(path), "--model", "paper", "--json")
+    done = rephaze("area", str(path), "--model", "paper", "--json")
     areas = [json.loads(line)["area_um2"] for line in done.stdout.splitlines()]
     assert areas[0] == pytest.approx(278_826_676.31, abs=0.01)
     assert len(areas) == 2
-    assert "total" in run("area", str(path)).stdout
+    assert "total" in rephaze("area", str(path)).stdout
 
 
 @pytest.mark.parametrize(
@@ -54,7 +47,7 @@ def test_area_prints_one_json_line_a_chip(tmp_path):
 def test_area_refuses_a_bad_file_in_one_line(tmp_path, text, said):
     path = tmp_path / "designs.csv"
     path.write_text(text)
-    done = run("area", str(path))
+    done = rephaze("area", str(path))
     assert done.returncode == 1
     assert said in done.stderr
     assert len(done.stderr.strip().splitlines()) == 1
@@ -62,27 +55,27 @@ def test_area_refuses_a_bad_file_in_one_line(tmp_path, text, said):
 
 
 def test_chips_lists_shows_and_refuses():
-    assert "gaudi3" in run("chips").stdout
-    assert "cloud.google.com" in run("chips", "tpuv4").stdout
-    listed = [json.loads(line) for line in run("chips", "--json").stdout.splitlines()]
+    assert "gaudi3" in rephaze("chips").stdout
+    assert "cloud.google.com" in rephaze("chips", "tpuv4").stdout
+    listed = [json.loads(line) for line in rephaze("chips", "--json").stdout.splitlines()]
     assert len(listed) == 23
-    assert json.loads(run("chips", "tpuv4", "--json").stdout)["figures"]["clock_hz"]["value"] == 1.05e9
-    done = run("chips", "tpu4")
+    assert json.loads(rephaze("chips", "tpuv4", "--json").stdout)["figures"]["clock_hz"]["value"] == 1.05e9
+    done = rephaze("chips", "tpu4")
     assert done.returncode == 1
     assert "did you mean 'tpuv4'" in done.stderr
 
 
 def test_a_chip_file_is_shown_with_its_area(tmp_path):
     (tmp_path / "mine.toml").write_text('base = "tpuv4"\nnum_tensor_cores = 4\n')
-    found = json.loads(run("chips", "mine.toml", "--json", cwd=tmp_path).stdout)
+    found = json.loads(rephaze("chips", "mine.toml", "--json", cwd=tmp_path).stdout)
     assert found["num_tensor_cores"] == 4
     assert found["area_um2"]["corrected"] > 0
 
 
 def test_usage_errors_exit_2():
-    assert run("space", "--bogus").returncode == 2
-    assert run("nonsense").returncode == 2
-    assert "rephaze 0." in run("--version").stdout
+    assert rephaze("space", "--bogus").returncode == 2
+    assert rephaze("nonsense").returncode == 2
+    assert "rephaze 0." in rephaze("--version").stdout
 
 
 def test_a_space_with_nothing_in_it_exits_3(tmp_path):
@@ -91,6 +84,6 @@ def test_a_space_with_nothing_in_it_exits_3(tmp_path):
     text = files("rephaze.hardware").joinpath("data", "scenarios", "paper.toml").read_text("utf-8")
     kept = [line for line in text.splitlines() if not line.startswith("area_limit_design")]
     (tmp_path / "tiny.toml").write_text("\n".join(kept).replace("[space]", "[space]\narea_limit_um2 = 10.0"))
-    done = run("space", "--scenario", "tiny.toml", cwd=tmp_path)
+    done = rephaze("space", "--scenario", "tiny.toml", cwd=tmp_path)
     assert done.returncode == 3
     assert "No design keeps to the limits" in done.stdout

@@ -1,10 +1,10 @@
 """``rephaze judge`` as a user calls it."""
 
 import json
-import subprocess
-import sys
 
 import pytest
+
+from tests.kits.command import rephaze
 
 LAYER = {"param_bytes": 1e9, "forward_s": 0.01, "backward_s": 0.02, "keep": [{"bytes": 1e8, "replay_s": 0}]}
 PROBLEM = {
@@ -25,11 +25,6 @@ PROBLEM = {
         }
     ],
 }
-
-
-def rephaze(*arguments, cwd):
-    command = [sys.executable, "-m", "rephaze", *map(str, arguments)]
-    return subprocess.run(command, cwd=cwd, capture_output=True, text=True, timeout=600, check=False)
 
 
 @pytest.fixture

@@ -17,7 +17,7 @@ SHORTER = ("--scenario", "examples/own-scenario.toml", "--workers", "1")
 EXPECTED = {
     "place": ("s a batch", "fullest device", "launch it"),
     "evaluate": ("over of", "would fit", "would do as it is"),
-    "search": ("per-usd",),
+    "search": ("per-usd", "with hbm3"),
     "bill": ("USD",),
     "sensitivity": ("inner-links x 2", "outer-links x 2"),
     "judge": ("tpuv4",),

@@ -2,13 +2,11 @@
 
 import json
 import math
-import subprocess
-import sys
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
+from rephaze.api import open_run
 from rephaze.cli.search import _write_report
 from rephaze.hardware.scenarios import load_scenario
 from rephaze.hardware.space import enumerate_designs
@@ -26,14 +24,14 @@ from rephaze.types.search import (
     SearchStatus,
     StagePlan,
 )
+from tests.kits.command import rephaze
 
-REPHAZE = Path(sys.executable).with_name("rephaze")
 MODEL = "gone & <i>forgotten</i>.json"
 """A graph file that is no longer there: the page must come without it."""
 
 
 def run(*args):
-    return subprocess.run([str(REPHAZE), "report", *map(str, args)], capture_output=True, text=True, timeout=60)
+    return rephaze("report", *args)
 
 
 @pytest.fixture
@@ -158,3 +156,16 @@ def test_a_search_keeps_its_answer_when_its_report_fails(folder, tmp_path, capsy
     assert _write_report(folder, quiet=True) is None
     (folder / "report.html").rmdir()
     assert _write_report(folder, quiet=True) == folder / "report.html"
+
+
+def test_a_search_says_that_it_is_at_its_report(folder, capsys):
+    """The answer is out by then, and the report may take half a minute."""
+    assert _write_report(folder, quiet=False) == folder / "report.html"
+    assert capsys.readouterr() == ("", "writing the report; known chips and baselines are measured for it\n")
+
+
+def test_what_a_report_takes_time_for_is_told(folder):
+    steps = []
+    open_run(folder).report(on_step=steps.append)
+    assert steps[-1] == "report: writing the page"
+    assert len(steps) == len(set(steps))

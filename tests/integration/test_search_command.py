@@ -14,6 +14,8 @@ from pathlib import Path
 import pytest
 
 from rephaze.store.run_store import RunStore
+from tests.kits.command import rephaze
+from tests.kits.long_hunt import examples
 from tests.kits.old_runs import as_format
 
 DATA = Path(__file__).parents[1] / "data"
@@ -49,10 +51,6 @@ def write_config(path, *, models=("tiny-gpt-fused.json.gz",), devices=8, batch=3
 @pytest.fixture(scope="module")
 def config(tmp_path_factory):
     return write_config(tmp_path_factory.mktemp("config") / "run.toml")
-
-
-def rephaze(*arguments):
-    return subprocess.run([*REPHAZE, *map(str, arguments)], capture_output=True, text=True, timeout=300)
 
 
 def search(config, *arguments):
@@ -212,7 +210,7 @@ def test_killed_again_and_again_it_ends_with_the_same_answer(long_config, tmp_pa
     code, want, errors = search(long_config, "--out", whole, "--workers", 1)
     assert code == 0, errors
     folder, moments, known = tmp_path / "run-0", random.Random(7), {}
-    for kill in range(int(os.environ.get("REPHAZE_TEST_KILLS", "4"))):
+    for kill in range(int(os.environ.get("REPHAZE_TEST_KILLS", examples(2, 4)))):
         if len(known) == len(records(whole)):  # all recorded: nothing is left to lose
             folder, known = tmp_path / f"run-{kill}", {}
         # By turns one worker and two; before and after something new is recorded.

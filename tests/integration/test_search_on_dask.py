@@ -16,6 +16,7 @@ from distributed import Client
 from rephaze.errors import MissingExtraError, RunError, SpecError
 from rephaze.search.workers.dask import DaskWorkers
 from rephaze.store.run_store import RunStore
+from tests.kits.command import rephaze
 from tests.kits.workers_kit import WorkersKit
 
 HERE = Path(__file__).parent
@@ -64,8 +65,17 @@ def place(tmp_path_factory):
     return folder
 
 
+OPTIONS = ("search", "--config", "run.toml", "--exhaustive", "--json", "--out")
+
+
+def search_here(place, name, *arguments):
+    """One local worker, in this process."""
+    done = rephaze(*OPTIONS, name, "--workers", 1, *arguments, cwd=place)
+    return done.returncode, json.loads(done.stdout) if done.stdout else None, done.stderr
+
+
 def begin(place, name, *arguments):
-    command = [*REPHAZE, "search", "--config", "run.toml", "--exhaustive", "--json", "--out", name, *arguments]
+    command = [*REPHAZE, *OPTIONS, name, *arguments]
     return subprocess.Popen(
         command, cwd=place, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
     )
@@ -104,7 +114,7 @@ def wait_until_recorded(process, folder, least):
 @pytest.fixture(scope="module")
 def local(place):
     """The run of one local worker, and what it printed."""
-    code, answer, errors = finish(begin(place, "local", "--workers", "1"))
+    code, answer, errors = search_here(place, "local")
     assert code == 0, errors
     assert answer["status"] == "optimal"
     return place / "local", answer
@@ -193,7 +203,7 @@ def test_a_worker_that_does_not_answer_does_not_hold_up_the_limit(place, local, 
     assert (code, answer["status"]) == (4, "unknown"), errors
     assert answer["search_s"] < 3 + 5
     assert answer["bound"] >= local[1]["objective"]
-    code, resumed, _ = finish(begin(place, "late", "--resume", "--workers", "1"))
+    code, resumed, _ = search_here(place, "late", "--resume")
     assert (code, timeless(resumed)) == (0, timeless(local[1]))
 
 
@@ -210,7 +220,7 @@ def test_a_lost_scheduler_ends_in_one_line_and_the_run_goes_on_elsewhere(place, 
     assert "--resume" in errors
     known = records(place / "scheduler-lost")
     assert 0 < len(known) < len(records(local[0]))
-    code, answer, errors = finish(begin(place, "scheduler-lost", "--resume", "--workers", "1"))
+    code, answer, errors = search_here(place, "scheduler-lost", "--resume")
     assert (code, timeless(answer)) == (0, timeless(local[1])), errors
     assert known.items() <= records(place / "scheduler-lost").items()
     assert records(place / "scheduler-lost") == records(local[0])

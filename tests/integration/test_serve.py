@@ -19,6 +19,8 @@ pytest.importorskip("uvicorn")
 
 from rephaze.hardware.scenarios import load_scenario
 from rephaze.serve.guard import MOST_BODY_BYTES
+from rephaze.serve.pages import started_page
+from rephaze.serve.searches import Searches
 from rephaze.store.run_store import RunStore
 from rephaze.store.versions import current_versions
 from rephaze.types.run_record import Incumbent
@@ -59,18 +61,15 @@ class Client:
         self.own = {"Host": f"127.0.0.1:{parts.port}"}
 
     def ask(self, path, method="GET", body=None, **headers):
-        for _ in range(100):
-            connection = http.client.HTTPConnection(self.host, self.port, timeout=60)
-            try:
-                sent = self.own | {name.replace("_", "-"): value for name, value in headers.items()}
-                connection.request(method, path, body, sent)
-                answer = connection.getresponse()
-                return answer.status, dict(answer.getheaders()), answer.read().decode()
-            except ConnectionRefusedError:
-                time.sleep(0.2)
-            finally:
-                connection.close()
-        raise AssertionError("the server did not come up")
+        # Not asked again if refused: once its address is told, a server answers.
+        connection = http.client.HTTPConnection(self.host, self.port, timeout=60)
+        try:
+            sent = self.own | {name.replace("_", "-"): value for name, value in headers.items()}
+            connection.request(method, path, body, sent)
+            answer = connection.getresponse()
+            return answer.status, dict(answer.getheaders()), answer.read().decode()
+        finally:
+            connection.close()
 
     def key(self):
         return re.search(r'name="key" value="([^"]+)"', self.ask("/")[2]).group(1)
@@ -265,3 +264,18 @@ def test_elsewhere_a_token_is_needed(folder):
         assert "SameSite=strict" in headers["set-cookie"]
         assert client.ask("/", Cookie=headers["set-cookie"].partition(";")[0])[0] == 200
         assert client.post("/searches", {"name": "x"}, Authorization=f"Bearer {token}")[0] == 403
+
+
+def test_a_search_that_fails_says_why(tmp_path):
+    searches = Searches()
+    (tmp_path / "run").write_text("no folder")
+    searches.start("broken", tmp_path / "run", {"models": "gpt2-xl", "scenario": "coarse"})
+    while searches.state("broken") == "running":
+        time.sleep(0.1)
+    assert searches.state("broken") == "failed"
+    assert searches.last_words("broken").startswith("error: ")
+    assert searches.last_words("none") == ""
+    searches.stop_all()
+    text = started_page("broken", "failed", f"error: {EVIL}", "key")
+    assert "error: &lt;script&gt;" in text
+    assert "The search failed; nothing was recorded." in text

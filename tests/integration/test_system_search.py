@@ -2,14 +2,13 @@
 
 import csv
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
+from tests.kits.command import rephaze
+
 DATA = Path(__file__).parents[1] / "data"
-REPHAZE = (sys.executable, "-c", "from rephaze.cli.main import run; run()")
 RUN_FILE = f"""
 scenario = "coarse"
 [search]
@@ -39,12 +38,6 @@ power_w = 5000
 """
 
 
-def rephaze(*arguments, folder):
-    return subprocess.run(
-        [*REPHAZE, *map(str, arguments)], capture_output=True, text=True, timeout=300, cwd=folder
-    )
-
-
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     return tmp_path_factory.mktemp("systems")
@@ -53,7 +46,7 @@ def folder(tmp_path_factory):
 @pytest.fixture(scope="module")
 def answer(folder):
     (folder / "run.toml").write_text(RUN_FILE + SYSTEMS)
-    done = rephaze("search", "--config", "run.toml", "--out", "run", "--workers", 1, "--json", folder=folder)
+    done = rephaze("search", "--config", "run.toml", "--out", "run", "--workers", 1, "--json", cwd=folder)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
 
@@ -75,22 +68,22 @@ def test_the_run_is_reported_verified_and_exported(answer, folder):
     page = (folder / "run" / "report.html").read_text()
     assert "The system" in page
     assert "of the budget" in page
-    done = rephaze("verify", "run", "--sample", 1, "--json", folder=folder)
+    done = rephaze("verify", "run", "--sample", 1, "--json", cwd=folder)
     assert done.returncode == 0, done.stdout + done.stderr
     assert {"system", "systems"} <= {check["name"] for check in json.loads(done.stdout)["checks"]}
     for table, num_rows in (("systems", 36), ("boxes", sum(answer["certificate"]["num_boxes"].values()))):
-        done = rephaze("export", "run", "--out", f"{table}.csv", "--table", table, folder=folder)
+        done = rephaze("export", "run", "--out", f"{table}.csv", "--table", table, cwd=folder)
         assert done.returncode == 0, done.stderr
         with (folder / f"{table}.csv").open(newline="") as file:
             rows = list(csv.DictReader(file))
         assert len(rows) == num_rows
         assert all("system" in row for row in rows)
-    done = rephaze("judge", "--run", "run", "--chip", "tpuv2", folder=folder)
+    done = rephaze("judge", "--run", "run", "--chip", "tpuv2", cwd=folder)
     assert done.returncode == 0, done.stderr
 
 
 def test_fronts_of_systems_are_refused_in_one_line(answer, folder):
-    done = rephaze("pareto", "run", folder=folder)
+    done = rephaze("pareto", "run", cwd=folder)
     assert done.returncode == 1
     assert done.stderr.count("\n") == 1
     assert "smaller budgets" in done.stderr
@@ -99,11 +92,11 @@ def test_fronts_of_systems_are_refused_in_one_line(answer, folder):
 def test_with_a_budget_the_number_of_chips_follows(folder):
     (folder / "plain.toml").write_text(RUN_FILE)
     options = ("--config", "plain.toml", "--budget-watts", 5000, "--workers", 1, "--json")
-    done = rephaze("search", *options, folder=folder)
+    done = rephaze("search", *options, cwd=folder)
     assert done.returncode == 0, done.stderr
     free = json.loads(done.stdout)
     assert free["system"]["num_chips"] > 1
-    done = rephaze("search", *options, "--devices", 2, folder=folder)
+    done = rephaze("search", *options, "--devices", 2, cwd=folder)
     assert done.returncode == 0, done.stderr
     fixed = json.loads(done.stdout)
     assert fixed["system"]["num_chips"] == 2
@@ -114,7 +107,7 @@ def test_sensitivity_knows_budgets(folder):
     (folder / "few.toml").write_text(RUN_FILE + "\n[system]\nnum_chips = [2, 4, 8]\n")
     models = (DATA / "tiny-gpt-fused.json.gz",)
     options = ("--config", "few.toml", "--budget-usd", 6e4, "--knob", "usd-budget", "--workers", 1, "--json")
-    done = rephaze("sensitivity", *models, *options, folder=folder)
+    done = rephaze("sensitivity", *models, *options, cwd=folder)
     assert done.returncode == 0, done.stderr
     less, more = json.loads(done.stdout)["changes"]
     assert less["gain_factor"] <= 1 <= more["gain_factor"]
@@ -139,7 +132,7 @@ def test_sensitivity_knows_budgets(folder):
 )
 def test_bad_input_is_one_line(folder, sections, options, said):
     (folder / "bad.toml").write_text(f"{RUN_FILE}\n{sections}\n")
-    done = rephaze("search", "--config", "bad.toml", *options, folder=folder)
+    done = rephaze("search", "--config", "bad.toml", *options, cwd=folder)
     assert done.returncode == 1
     assert done.stderr.count("\n") == 1, done.stderr
     assert said in done.stderr
@@ -149,6 +142,6 @@ def test_a_budget_that_closes_every_box_is_named(folder):
     (folder / "nothing.toml").write_text(
         RUN_FILE + "\n[system]\nnum_chips = [64, 128]\n[budget]\npower_w = 1000\n"
     )
-    done = rephaze("search", "--config", "nothing.toml", "--workers", 1, "--json", folder=folder)
+    done = rephaze("search", "--config", "nothing.toml", "--workers", 1, "--json", cwd=folder)
     assert done.returncode == 3, done.stderr
     assert json.loads(done.stdout)["reason"].endswith("all break its power budget")

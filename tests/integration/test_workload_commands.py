@@ -1,11 +1,10 @@
 """The commands extract, models and graph as a user runs them."""
 
 import json
-import os
-import subprocess
-import sys
 
 import pytest
+
+from tests.kits import command
 
 CONFIG = {
     "model_type": "gpt2", "architectures": ["GPT2LMHeadModel"], "n_embd": 64, "n_layer": 6, "n_head": 4,
@@ -14,9 +13,7 @@ CONFIG = {
 
 
 def rephaze(*arguments):
-    environment = {**os.environ, "COLUMNS": "150"}
-    command = [sys.executable, "-c", "from rephaze.cli.main import run; run()", *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
+    return command.rephaze(*arguments, columns=150)
 
 
 def lines(done):

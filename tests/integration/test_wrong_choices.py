@@ -1,18 +1,12 @@
 """A wrong word in a run or scenario file, as a user sees it: one line, no traceback."""
 
-import subprocess
-import sys
 from importlib.resources import files
-from pathlib import Path
 
 import pytest
 
-REPHAZE = Path(sys.executable).with_name("rephaze")
+from tests.kits.command import rephaze
+
 COARSE_TOML = files("rephaze.hardware").joinpath("data", "scenarios", "coarse.toml").read_text("utf-8")
-
-
-def run(*args, cwd):
-    return subprocess.run([str(REPHAZE), *args], capture_output=True, text=True, timeout=60, cwd=cwd)
 
 
 @pytest.mark.parametrize(
@@ -40,7 +34,7 @@ def run(*args, cwd):
 )
 def test_a_wrong_word_is_one_line(tmp_path, text, args, said):
     (tmp_path / "mine.toml").write_text(text)
-    done = run(*args, cwd=tmp_path)
+    done = rephaze(*args, cwd=tmp_path)
     assert done.returncode == 1
     assert " ".join(done.stderr.split()).startswith(said)
     assert "Traceback" not in done.stderr

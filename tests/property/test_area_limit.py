@@ -8,24 +8,16 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from rephaze.measure.chip_solver import Memos
-from rephaze.search import evaluator as evaluator_module
 from rephaze.search.cosearch import run_search
 from rephaze.search.evaluator import SpaceEvaluator
 from rephaze.types.search import Objective
+from tests.kits.long_hunt import examples
+
+pytestmark = pytest.mark.usefixtures("shared_memos")
 
 _spec = importlib.util.spec_from_file_location("search_cases", Path(__file__).with_name("search_cases.py"))
 search_cases = importlib.util.module_from_spec(_spec)
 _spec.loader.exec_module(search_cases)
-
-
-@pytest.fixture(autouse=True, scope="module")
-def shared_memos():
-    """Cases share chips and operators: mapping and scheduling each once keeps the tests quick."""
-    memos = Memos()
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(evaluator_module, "Memos", lambda: memos)
-        yield
 
 
 def limited(seed, objective, limit_um2):
@@ -36,7 +28,7 @@ def limited(seed, objective, limit_um2):
 
 @pytest.mark.parametrize("objective", list(Objective))
 @given(seed=st.integers(0, 10**6), parts=st.lists(st.floats(0.1, 4.0), min_size=2, max_size=3, unique=True))
-@settings(max_examples=4, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(2, 4), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 def test_growing_the_area_limit_never_lowers_the_optimum(objective, seed, parts):
     areas = SpaceEvaluator(limited(seed, objective, 1e12)).census.area_um2_c
     # From below the smallest chip of the space to well above twice the largest.

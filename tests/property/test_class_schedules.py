@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from rephaze.measure.pass_times import BACKWARD, FORWARD, Times
 from rephaze.search.evaluator import SpaceEvaluator
+from tests.kits.long_hunt import examples
 
 _spec = importlib.util.spec_from_file_location("search_cases", Path(__file__).with_name("search_cases.py"))
 search_cases = importlib.util.module_from_spec(_spec)
@@ -18,7 +19,7 @@ small_settings = search_cases.small_settings
 ROUNDING = 1 + 1e-9
 
 
-NUM_EXAMPLES = 12
+NUM_EXAMPLES = examples(12, 40)
 
 
 def hold_against_class(space, design):

@@ -10,15 +10,16 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from rephaze.measure.chip_solver import Memos
 from rephaze.measure.full_planner import FullPlanner
-from rephaze.search import evaluator as evaluator_module
 from rephaze.search.cosearch import run_search
 from rephaze.search.evaluator import SpaceEvaluator
 from rephaze.types.full import PlanFamily
 from rephaze.types.search import Objective, SearchStatus
 from rephaze.verify.run_check import verify_run
+from tests.kits.long_hunt import examples
 from tests.kits.mapped_stages import mapped_stages
+
+pytestmark = pytest.mark.usefixtures("shared_memos")
 
 _spec = importlib.util.spec_from_file_location("search_cases", Path(__file__).with_name("search_cases.py"))
 search_cases = importlib.util.module_from_spec(_spec)
@@ -29,17 +30,8 @@ ROUNDING = 1 + 1e-9
 SEEDS = st.integers(0, 10**6)
 
 
-@pytest.fixture(autouse=True, scope="module")
-def shared_memos():
-    """Cases share chips and operators: mapping and scheduling each once keeps the tests quick."""
-    memos = Memos()
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(evaluator_module, "Memos", lambda: memos)
-        yield
-
-
 @given(seed=SEEDS, objective=st.sampled_from(list(Objective)))
-@settings(max_examples=6, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(3, 6), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 def test_pruned_equals_exhaustive(seed, objective):
     asked = small_settings(seed, "default", ("llama",), objective=objective)
     found, want = run_search(asked), run_search(replace(asked, exhaustive=True))
@@ -49,7 +41,7 @@ def test_pruned_equals_exhaustive(seed, objective):
 
 
 @given(seed=SEEDS, model=st.sampled_from(["gpt", "llama"]))
-@settings(max_examples=6, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(3, 6), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 def test_each_bound_is_above_the_next_and_the_truth(seed, model):
     space = SpaceEvaluator(small_settings(seed, "default", (model,), num_choices=1))
     work, designs = space.works[0], range(space.census.num_designs)
@@ -77,7 +69,7 @@ def test_each_bound_is_above_the_next_and_the_truth(seed, model):
 
 
 @given(seed=SEEDS)
-@settings(max_examples=8, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(3, 8), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 def test_no_form_of_a_cut_sequence_beats_its_bound(seed):
     asked = small_settings(seed, "default", ("llama",), num_choices=1, training={"cp_degrees": [1, 2, 4]})
     space = SpaceEvaluator(asked)

@@ -12,6 +12,7 @@ from rephaze.measure.least_energy import least_energy_per_sample_j
 from rephaze.search.evaluator import SpaceEvaluator
 from rephaze.search.settings import resolve_settings
 from rephaze.types.search import Objective
+from tests.kits.long_hunt import examples
 
 _spec = importlib.util.spec_from_file_location("search_cases", Path(__file__).with_name("search_cases.py"))
 search_cases = importlib.util.module_from_spec(_spec)
@@ -46,7 +47,7 @@ def check(asked):
     scenario=st.sampled_from(["coarse", "paper"]),
     name=st.sampled_from(["gpt", "llama"]),
 )
-@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(8, 15), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 def test_tiny_models(seed, scenario, name):
     rng = random.Random(seed)
     space = {"num_tensor_cores": [rng.choice((1, 8, 64))], "global_buffer_mib": [rng.choice((1, 8, 64))]}

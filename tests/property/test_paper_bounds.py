@@ -15,8 +15,6 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from rephaze.measure.chip_solver import Memos
-from rephaze.search import evaluator as evaluator_module
 from rephaze.search.cosearch import run_search
 from rephaze.search.device_time import device_time_batch_s
 from rephaze.search.evaluator import SpaceEvaluator
@@ -24,7 +22,10 @@ from rephaze.search.settings import resolve_settings
 from rephaze.search.unshared_time import UnsharedTime
 from rephaze.types.schedule import Exclusion
 from rephaze.types.search import Aggregate, Objective
+from tests.kits.long_hunt import examples
 from tests.kits.mapped_stages import mapped_stages
+
+pytestmark = pytest.mark.usefixtures("shared_memos")
 
 _spec = importlib.util.spec_from_file_location("search_cases", Path(__file__).with_name("search_cases.py"))
 search_cases = importlib.util.module_from_spec(_spec)
@@ -40,15 +41,6 @@ CORES = {
     "num_vector_cores": (1, 4, 64, 512),
     "global_buffer_mib": (1, 2, 8, 32),
 }
-
-
-@pytest.fixture(autouse=True, scope="module")
-def shared_memos():
-    """Cases share chips and operators: mapping and scheduling each once keeps the tests quick."""
-    memos = Memos()
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(evaluator_module, "Memos", lambda: memos)
-        yield
 
 
 def random_settings(seed, models, num_values, **search):
@@ -91,7 +83,9 @@ def check_sieves(asked):
 
 
 @given(seed=seeds, name=st.sampled_from(["bert-large", "vit-large", "opt-350m"]))
-@settings(max_examples=5, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
+@settings(
+    max_examples=examples(2, 5), deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow]
+)
 def test_no_sieve_is_below_the_truth(seed, name):
     check_sieves(random_settings(seed, (name,), 1))
 
@@ -106,13 +100,13 @@ def tiny_settings(seed, name, **search):
 
 
 @given(seed=seeds, name=st.sampled_from(["gpt", "llama"]))
-@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(8, 15), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 def test_nor_on_tiny_models(seed, name):
     check_sieves(tiny_settings(seed, name))
 
 
 @given(seed=seeds, rule=st.sampled_from(list(Exclusion)), name=st.sampled_from(["gpt", "llama"]))
-@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(8, 15), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 def test_no_pass_is_faster_than_the_time_of_a_sample_says(seed, rule, name):
     evaluator = SpaceEvaluator(tiny_settings(seed, name))
     evaluator.exclusion = rule
@@ -133,7 +127,9 @@ def test_no_pass_is_faster_than_the_time_of_a_sample_says(seed, rule, name):
     objective=st.sampled_from(list(Objective)),
     aggregate=st.sampled_from(list(Aggregate)),
 )
-@settings(max_examples=4, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
+@settings(
+    max_examples=examples(2, 4), deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow]
+)
 def test_the_pruned_search_is_the_exhaustive_one(seed, models, objective, aggregate):
     asked = random_settings(seed, models, 3, objective=objective, aggregate=aggregate)
     check_same(asked)

@@ -11,15 +11,16 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from rephaze.estimate.estimate_model import DEFAULT
-from rephaze.measure.chip_solver import Memos
 from rephaze.measure.stage_planner import StagePlanner
-from rephaze.search import evaluator as evaluator_module
 from rephaze.search.cosearch import run_search
 from rephaze.search.device_time import device_time_batch_s
 from rephaze.search.evaluator import SpaceEvaluator
 from rephaze.types.search import Aggregate, Objective
 from rephaze.units import GIB, MIB
+from tests.kits.long_hunt import examples
 from tests.kits.mapped_stages import mapped_stages
+
+pytestmark = pytest.mark.usefixtures("shared_memos")
 
 _spec = importlib.util.spec_from_file_location("search_cases", Path(__file__).with_name("search_cases.py"))
 search_cases = importlib.util.module_from_spec(_spec)
@@ -30,15 +31,6 @@ ROUNDING = 1 + 1e-9
 seeds = st.integers(0, 10**6)
 scenarios = st.sampled_from(["coarse", "paper"])
 objectives = st.sampled_from(list(Objective))
-
-
-@pytest.fixture(autouse=True, scope="module")
-def shared_memos():
-    """Cases share chips and operators: mapping and scheduling each once keeps the tests quick."""
-    memos = Memos()
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(evaluator_module, "Memos", lambda: memos)
-        yield
 
 
 def same_answer(found, want):
@@ -72,13 +64,13 @@ def check_pruned_equals_exhaustive(asked):
 
 
 @given(seed=seeds, scenario=scenarios, objective=objectives)
-@settings(max_examples=8, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(5, 8), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 def test_one_model(seed, scenario, objective):
     check_pruned_equals_exhaustive(small_settings(seed, scenario, objective=objective))
 
 
 @given(seed=seeds, scenario=scenarios, objective=objectives, aggregate=st.sampled_from(list(Aggregate)))
-@settings(max_examples=5, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(3, 5), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 def test_two_models(seed, scenario, objective, aggregate):
     asked = small_settings(
         seed, scenario, ("gpt", "llama"), objective=objective, aggregate=aggregate, weights=[1.0, 2.5]
@@ -87,7 +79,7 @@ def test_two_models(seed, scenario, objective, aggregate):
 
 
 @given(seed=seeds, scenario=scenarios, objective=objectives)
-@settings(max_examples=8, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(5, 8), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 def test_each_bound_is_above_the_next_and_the_truth(seed, scenario, objective):
     space = SpaceEvaluator(small_settings(seed, scenario, num_choices=1, objective=objective))
     work, designs = space.works[0], range(space.census.num_designs)

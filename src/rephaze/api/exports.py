@@ -20,6 +20,8 @@ from rephaze.types.placement import PlacementModel
 if TYPE_CHECKING:
     from rephaze.launch.traces import Slice
     from rephaze.store.tables import FlatTable
+    from rephaze.types.chip import Chip
+    from rephaze.types.scenario import Scenario
     from rephaze.types.schedule import PassSchedule
 
 MOST_SLICES = 200_000
@@ -63,7 +65,8 @@ def export_plan(
     Args:
         answer: Of ``place_model`` or ``evaluate_plan``.
         to: ``megatron``, ``torchtitan``, ``deepspeed``, ``maxtext`` or ``nemo`` (settings), ``perfetto`` or
-            ``chrome-trace``, ``timeloop`` (the chip, if a model was placed on one), ``csv``, ``parquet`` (a row a
+            ``chrome-trace``, ``timeloop`` or
+            ``accelforge`` (the chip, if a model was placed on one), ``csv``, ``parquet`` (a row a
             stage), ``json``.
         out: File to write; None: only give what would be written.
     """
@@ -77,8 +80,8 @@ def export_plan(
         found = launch_export(target, _launch_of(answer))
     elif target.is_trace:
         found = _traced(target, answer)
-    elif target is ExportTarget.TIMELOOP:
-        found = _chip_of(answer)
+    elif target.is_chip:
+        found = _chip_of(target, answer)
     else:
         found = Exported(target=target, table=_stage_table(answer))
     if out is not None:
@@ -223,13 +226,26 @@ def _shortened(
     return shorter, price_full_plan(shorter, graph, plan), (note,)
 
 
-def _chip_of(answer: PlacedModel | FullAnswer | EvaluatedPlan) -> Exported:
-    from rephaze.launch.timeloop import write_architecture
+def chip_export(target: ExportTarget, chip: Chip, scenario: Scenario) -> Exported:
+    """A chip for another tool; areas and energies, where it takes them, as the scenario's area model has them."""
+    from rephaze.launch import accelforge, timeloop
 
+    if target is ExportTarget.TIMELOOP:
+        return from_file(target, timeloop.write_architecture(chip))
+    from rephaze.hardware.area import chip_items
+    from rephaze.hardware.energy import access_energy
+    from rephaze.types.chip import chip_table
+
+    model = scenario.space.area_model
+    items, energy = chip_items(chip, model), access_energy(chip_table([chip]), model)
+    return from_file(target, accelforge.write_architecture(items, energy))
+
+
+def _chip_of(target: ExportTarget, answer: PlacedModel | FullAnswer | EvaluatedPlan) -> Exported:
     source = None if isinstance(answer, EvaluatedPlan) else answer.source
     if source is None:
-        raise SpecError("to", "timeloop", "needs a chip", "place a model with --chip")
-    return from_file(ExportTarget.TIMELOOP, write_architecture(source.chip))
+        raise SpecError("to", str(target), "needs a chip", "place a model with --chip")
+    return chip_export(target, source.chip, source.scenario)
 
 
 def _stage_table(answer: PlacedModel | FullAnswer | EvaluatedPlan) -> FlatTable:

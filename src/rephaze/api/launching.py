@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from rephaze.types.cluster import Cluster
 from rephaze.types.full import DeviceOrder, FullGraph, FullPlan, FullProblem, FullStage, PipelineSchedule, Sharding
@@ -19,7 +20,7 @@ def launch_of_full(
     model: str, problem: FullProblem, graph: FullGraph, plan: FullPlan, seq_len: int | None = None
 ) -> LaunchPlan:
     """A plan of cost model ``full``."""
-    return _launch(
+    found = _launch(
         model,
         plan,
         problem.global_batch,
@@ -29,6 +30,15 @@ def launch_of_full(
         overlap=problem.options.overlap,
         seq_len=seq_len,
     )
+    if plan.schedule is not PipelineSchedule.ZERO_BUBBLE:
+        return found
+    from rephaze.place.full.price import price_full_plan
+
+    own, other = (
+        price_full_plan(problem, graph, replace(plan, schedule=schedule)).batch_s
+        for schedule in (plan.schedule, PipelineSchedule.ONE_F_ONE_B)
+    )
+    return replace(found, one_f_one_b_factor=other / own)
 
 
 def launch_of_simple(model: str, problem: PlacementProblem, plan: Plan, seq_len: int | None = None) -> LaunchPlan:

@@ -17,9 +17,9 @@ if TYPE_CHECKING:
     from rephaze.place.full.why_not import FullAlternative
     from rephaze.types.placement import PlanLimits
 
-BUDGET_S = 1.0
+BUDGET_S = 2.0
 """After this no further alternative is begun."""
-MOST_SOLVE_S = 0.5
+MOST_SOLVE_S = 3.0
 """Where the plan itself took longer to find, none is begun at all."""
 MOST_TOLD = 5
 _SAME = 1e-6
@@ -71,7 +71,7 @@ class NearPlans:
 
 
 def nearest_plans(answer: FullAnswer | PlacedModel) -> NearPlans:
-    """The nearest alternatives to the plan of an answer, as many as a second suffices for.
+    """The nearest alternatives to the plan of an answer, as many as two seconds suffice for.
 
     Args:
         answer: Of ``place_model``, with a plan.
@@ -119,7 +119,8 @@ def _within_budget(found: Iterator[NearPlan]) -> NearPlans:
     num_lacking = min(2, len(lacking))
     told = [*fitting[: MOST_TOLD - num_lacking], *lacking[:num_lacking]]
     return NearPlans(
-        plans=tuple(told), skipped="a second was not enough for all: ask for others with --why" if is_cut else ""
+        plans=tuple(told),
+        skipped="two seconds were not enough for all: ask for others with --why" if is_cut else "",
     )
 
 

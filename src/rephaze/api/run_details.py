@@ -5,7 +5,7 @@ A search works all of it out when it ends, so that writing a page again only rea
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -26,7 +26,7 @@ from rephaze.types.stopping import StoppedError, StopSignal
 if TYPE_CHECKING:
     from rephaze.store.reader import RunReader
 
-FIELD_STEPS_S = 10.0
+FIELD_STEPS_S = 6.0
 """For measuring the winner with one field changed, when a search ends."""
 LATER_S = 2.0
 """For that, and for baselines, if a run holds none when its page is written again."""
@@ -68,6 +68,7 @@ def complete_details(
     *,
     budget_s: float = 0.0,
     stop: StopSignal,
+    on_step: Callable[[str], None] = lambda _doing: None,
 ) -> RunDetails:
     """What a run holds and what was missing, which the run holds then, too.
 
@@ -83,6 +84,7 @@ def complete_details(
         budget_s: For baselines, also for those that others left out for lack of time; 0: a little time for them if
             the run holds none.
         stop: Ends the work; what is found by then counts.
+        on_step: Told what is being worked out.
     """
     if result.chip is None or (not budget_s and not _is_lacking(held, known)):
         return held
@@ -90,13 +92,16 @@ def complete_details(
     details = held
     comparable = is_comparable(info)
     if details.winner is None:
+        on_step("report: pricing the plans again, scheduling their layers")
         details = _with_winner(settings, result, details, stop)
         found[RunPart.WINNER] = details.winner
     if comparable:
         if details.fields is None or (budget_s and _lacks_steps(details.fields)):
+            on_step("report: measuring the chip with one field changed")
             details = _with_fields(run, details, FIELD_STEPS_S if budget_s else LATER_S, stop)
             found[RunPart.FIELDS] = details.fields
         before = details.baselines
+        on_step("report: pricing baselines, and where their time goes")
         details = _with_baselines(settings, result, known, details, _within(budget_s or LATER_S, stop))
         if details.baselines is not before:
             found[RunPart.BASELINES] = details.baselines

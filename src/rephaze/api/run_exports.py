@@ -8,7 +8,7 @@ from dataclasses import asdict
 from math import isfinite
 from typing import TYPE_CHECKING, Any
 
-from rephaze.api.exports import Exported, from_file, launch_export, pipeline_slices, schedule_trace, trace_export
+from rephaze.api.exports import Exported, chip_export, launch_export, pipeline_slices, schedule_trace, trace_export
 from rephaze.api.launching import launch_of_full, launch_of_recorded
 from rephaze.errors import RunError, SpecError
 from rephaze.types.launch import ExportTarget
@@ -39,13 +39,11 @@ def export_run(run: Run, target: ExportTarget, model: str | None = None) -> Expo
         raise RunError(f"{run.folder}: holds no answer yet; finish its search with rephaze search ... --resume")
     if result.chip is None:
         raise RunError(f"{run.folder}: {result.status}, there is no plan to export")
-    if target is ExportTarget.TIMELOOP:
-        from rephaze.launch.timeloop import write_architecture
-
-        return from_file(target, write_architecture(result.chip))
-    plan = plan_of_model(result, model)
     # Where the system was searched, that of the answer.
     settings = settings_of_design(info.settings, result.design)
+    if target.is_chip:
+        return chip_export(target, result.chip, settings.scenario)
+    plan = plan_of_model(result, model)
     if target.is_framework:
         return _settings(target, settings, result.chip, plan)
     slices, notes = _slices(settings, result.chip, plan)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -25,7 +26,11 @@ REPORT_NAME = "report.html"
 
 
 def write_report(
-    run: Path, out: Path | None = None, known_chips_s: float = 0.0, stop: StopSignal = UNSTOPPED
+    run: Path,
+    out: Path | None = None,
+    known_chips_s: float = 0.0,
+    stop: StopSignal = UNSTOPPED,
+    on_step: Callable[[str], None] = lambda _doing: None,
 ) -> Path:
     """Write the page of a recorded run and return its path.
 
@@ -35,6 +40,7 @@ def write_report(
         known_chips_s: Time for measuring known chips that the run does not hold yet, and as much again for other
             baselines. 0: no chips, and a little for the others if it holds none.
         stop: When the page must do with what is there.
+        on_step: Told what is being done, where that takes time.
     """
     from rephaze.report.explored import ExploredDesigns
     from rephaze.report.search_report import SearchRecords, write_search_report
@@ -57,8 +63,13 @@ def write_report(
         )
         incumbents, kept = reader.incumbents(), read_details(reader)
     own = _own_settings(info.settings, result)
+    if known_chips_s > 0:
+        on_step("report: measuring known chips")
     known = measured_chips(run, info, own, held, known_chips_s, stop) if result.chip else []
-    kept = complete_details(run, info, own, result, known, kept, budget_s=known_chips_s, stop=stop)
+    kept = complete_details(
+        run, info, own, result, known, kept, budget_s=known_chips_s, stop=stop, on_step=on_step
+    )
+    on_step("report: writing the page")
     shown = result if result.design is None else replace(result, design=place.get(result.design))
     records = SearchRecords(
         info=info,

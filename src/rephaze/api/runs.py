@@ -99,7 +99,12 @@ class Run(Shown):
         )
 
     def report(
-        self, out: str | Path | None = None, *, known_chips_s: float = 0.0, stop: StopSignal = UNSTOPPED
+        self,
+        out: str | Path | None = None,
+        *,
+        known_chips_s: float = 0.0,
+        stop: StopSignal = UNSTOPPED,
+        on_step: Callable[[str], None] = lambda _doing: None,
     ) -> Path:
         """Write the run as one page that opens without a network, and return its path.
 
@@ -107,10 +112,11 @@ class Run(Shown):
             out: The page; None: ``report.html`` in the run's folder.
             known_chips_s: Time for measuring known chips that the run does not hold yet; it holds them then.
             stop: When the page must do with what is there.
+            on_step: Told what is being done, where that takes time.
         """
         from rephaze.api.run_report import write_report
 
-        return write_report(self.folder, None if out is None else Path(out), known_chips_s, stop)
+        return write_report(self.folder, None if out is None else Path(out), known_chips_s, stop, on_step)
 
     def verify(
         self,

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from rephaze.api.present import Block, Shown, TextTable
 from rephaze.errors import SpecError
+from rephaze.types.checks import did_you_mean
 from rephaze.types.graph import AttentionKind
 
 if TYPE_CHECKING:
@@ -43,14 +44,21 @@ class Support(Shown):
         """As plain data."""
         return asdict(self)
 
+    @property
+    def headline(self) -> str:
+        """What it is about."""
+        return f"{self.kind} {self.name}"
+
+    @property
+    def table(self) -> TextTable:
+        """One row for each thing."""
+        rows = tuple((one.what, one.answer, one.detail) for one in self.coverage)
+        headings = ("what", "covered", "how far")
+        return TextTable(headings=headings, rows=rows, left=frozenset(headings))
+
     def blocks(self) -> Sequence[Block]:
         """Headline and one row each."""
-        rows = tuple((one.what, one.answer, one.detail) for one in self.coverage)
-        left = frozenset({"what", "covered", "how far"})
-        return [
-            f"{self.kind} {self.name}",
-            TextTable(headings=("what", "covered", "how far"), rows=rows, left=left),
-        ]
+        return [self.headline, self.table]
 
 
 def support(name: str | Path) -> Support:
@@ -78,7 +86,8 @@ def support(name: str | Path) -> Support:
         return _model(text, load_model(text), is_shipped=text in list_models())
     if not Path(text).exists():
         rule = "is neither a model, nor a chip, nor a file"
-        raise SpecError("MODEL|CHIP", text, rule, "rephaze models and rephaze chips list those there are")
+        near = did_you_mean(text.lower(), [*list_models(), *known])
+        raise SpecError("MODEL|CHIP", text, rule, near or "rephaze models and rephaze chips list those there are")
     try:
         return _chip(text, load_chip(text))
     except RephazeError as not_a_chip:
@@ -195,6 +204,11 @@ def _chip(name: str, chip: Chip, values: Coverage | None = None) -> Support:
             what="export to timeloop",
             answer=LIMITED,
             detail="tensor cores and memories; vector cores are left out",
+        ),
+        Coverage(
+            what="export to accelforge",
+            answer=LIMITED,
+            detail="with areas and energies; vector cores as one unit, no links",
         ),
     )
     return Support(name=name, kind="chip", coverage=rows)

@@ -28,7 +28,7 @@ def show_nearest(console: Console, answer: FullAnswer | PlacedModel) -> None:
             near = nearest_plans(answer)
         told = [one.text for one in near.plans] + ([near.skipped] if near.skipped else [])
         _show(console, told)
-    console.print(f"launch it: the same command with {LAUNCH}", highlight=False, soft_wrap=True)
+    console.print(f"launch it: the same command with {LAUNCH}", highlight=False)
 
 
 def show_near_designs(console: Console, result: Exploration, out: Path | None) -> None:
@@ -42,11 +42,11 @@ def show_near_designs(console: Console, result: Exploration, out: Path | None) -
     _show(console, told)
     if out is not None:
         text = f"launch it: rephaze export {out} {LAUNCH}"
-        console.print(text, highlight=False, markup=False, soft_wrap=True)
+        console.print(text, highlight=False, markup=False)
 
 
 def _show(console: Console, told: list[str]) -> None:
     if told:
         console.print("nearest alternatives", style="bold", highlight=False)
     for line in told:
-        console.print(f"- {line}", highlight=False, markup=False, soft_wrap=True)
+        console.print(f"- {line}", highlight=False, markup=False)

@@ -13,7 +13,7 @@ from time import monotonic
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
-from rich.console import Console
+from rich.console import Console, ConsoleDimensions
 from rich.segment import Segment
 from rich.text import Text
 
@@ -43,14 +43,15 @@ class PlainConsole(Console):
         super().__init__(stderr=stderr, markup=False, emoji=False, highlight=False)
 
     @property
-    def width(self) -> int:
-        """Of the terminal, or as ``COLUMNS`` says; enough for anything if neither does."""
+    def size(self) -> ConsoleDimensions:
+        """Of the terminal, or as ``COLUMNS`` says; wide enough for anything if neither does."""
+        found = super().size
         told = self.is_terminal or os.environ.get("COLUMNS", "").isdigit()
-        return super().width if told else PIPED_WIDTH
+        return found if told else ConsoleDimensions(PIPED_WIDTH, found.height)
 
-    @width.setter
-    def width(self, width: int) -> None:
-        self._width = width
+    @size.setter
+    def size(self, size: tuple[int, int]) -> None:
+        self._width, self._height = size
 
     def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
         """Everything that is printed comes through here, piece by piece."""

@@ -38,8 +38,8 @@ def report(
     """
     from rephaze.api import open_run
 
-    with step_status("writing the report", quiet=json_output):
-        path = open_run(run).report(out, known_chips_s=known_chips)
+    with step_status("reading the run", quiet=json_output) as on_step:
+        path = open_run(run).report(out, known_chips_s=known_chips, on_step=on_step)
     if json_output:
         print_json({"run": str(run), "out": str(path)})
     else:

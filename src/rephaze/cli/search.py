@@ -231,9 +231,12 @@ def _write_report(
     from rephaze.api import open_run
 
     try:
-        with step_status("writing the report", quiet=quiet):
+        if not (quiet or stderr.is_terminal):
+            # The answer is out already: who reads a log must know what the command is still at.
+            stderr.print("writing the report; known chips and baselines are measured for it", soft_wrap=True)
+        with step_status("report: reading the run", quiet=quiet) as on_step:
             known_chips_s = max(KNOWN_CHIPS_S, KNOWN_CHIPS_SHARE * search_s)
-            return open_run(out).report(known_chips_s=known_chips_s, stop=stop)
+            return open_run(out).report(known_chips_s=known_chips_s, stop=stop, on_step=on_step)
     except RephazeError as error:
         stderr.print(f"no report: {error}", soft_wrap=True)
         return None

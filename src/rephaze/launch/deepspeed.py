@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 from rephaze.launch.line import schedule_of, whole_line
-from rephaze.launch.notes import Notes, common_notes, heading, nodes_of, note_order, whole_batch
+from rephaze.launch.notes import Notes, common_notes, heading, nodes_of, note_order, note_zero_bubble, whole_batch
 from rephaze.types.full import DeviceOrder, PipelineSchedule, Sharding
 from rephaze.types.launch import LaunchFile, LaunchPlan, LayerLine, PlanSettings, Recomputing, StageParts
 
@@ -60,7 +60,8 @@ def write_settings(launch: LaunchPlan) -> LaunchFile:
                 notes.cannot(
                     name, f"{name} {getattr(own, name)} is an argument of deepspeed.moe.layer.MoE, not of the file"
                 )
-    if own.schedule is not PipelineSchedule.ONE_F_ONE_B:
+    note_zero_bubble(notes, launch, "DeepSpeed")
+    if own.schedule is PipelineSchedule.INTERLEAVED:
         notes.cannot("schedule", f"DeepSpeed's pipelines are 1F1B; the plan's is {own.schedule}")
     if own.chunks > 1:
         notes.cannot("chunks", f"{own.chunks} chunks a device: DeepSpeed has one stage a device")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from rephaze.errors import SpecError
 from rephaze.launch.line import schedule_of, whole_line
-from rephaze.launch.notes import Notes, common_notes, heading, note_one_chunk, note_recompute, whole_batch
+from rephaze.launch.notes import Notes, common_notes, heading, note_recompute, note_zero_bubble, whole_batch
 from rephaze.types.full import DeviceOrder, Sharding
 from rephaze.types.launch import LaunchFile, LaunchPlan, LayerLine, PlanSettings, Recomputing, StageParts
 
@@ -27,7 +27,7 @@ def write_settings(launch: LaunchPlan) -> LaunchFile:
             "reshard",
             "weights are gathered once a batch in the plan; without a pipeline MaxText gathers them by layer",
         )
-    note_one_chunk(notes, own, "MaxText")
+    note_zero_bubble(notes, launch, "MaxText")
     if launch.seq_len is not None:
         found["max_target_length"] = launch.seq_len
     found["remat_policy"] = "none" if own.recompute is Recomputing.NONE else "full"

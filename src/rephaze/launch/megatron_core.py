@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from rephaze.errors import SpecError
 from rephaze.launch.line import schedule_of, whole_line
-from rephaze.launch.notes import Notes, common_notes, note_one_chunk, note_recompute, whole_batch
+from rephaze.launch.notes import Notes, common_notes, note_recompute, note_zero_bubble, whole_batch
 from rephaze.launch.pipeline_layout import layout_text, read_layout
 from rephaze.types.full import DeviceOrder, PipelineSchedule, Sharding
 from rephaze.types.launch import LaunchPlan, LayerLine, PlanSettings, Recomputing
@@ -43,7 +43,7 @@ def core_settings(launch: LaunchPlan, framework: str) -> tuple[dict[str, Value],
     elif own.chunks > 1:
         notes.cannot("chunks", f"{own.chunks} chunks a device: needs the stage map")
         notes.cannot("schedule", "interleaved: needs the stage map")
-    note_one_chunk(notes, own, framework)
+    note_zero_bubble(notes, launch, framework)
     if own.recompute is not Recomputing.NONE:
         found |= {"recompute_granularity": "full", "recompute_method": "uniform", "recompute_num_layers": 1}
     note_recompute(notes, launch, "full recompute is written, which fits wherever the plan does; selective may do")

@@ -50,10 +50,17 @@ def note_recompute(notes: Notes, launch: LaunchPlan, written: str) -> None:
         notes.cannot("recompute", f"the plan keeps part of the activations, chosen by operator; {written}")
 
 
-def note_one_chunk(notes: Notes, own: PlanSettings, framework: str) -> None:
-    """Say so if the schedule is zero-bubble, which is written as 1F1B."""
-    if own.schedule is PipelineSchedule.ZERO_BUBBLE:
-        notes.cannot("schedule", f"{framework} has no zero-bubble schedule (H1): 1F1B is written")
+def note_zero_bubble(notes: Notes, launch: LaunchPlan, framework: str) -> None:
+    """Say so if the schedule is zero-bubble: nearest to it, frameworks can be told 1F1B over the same stages."""
+    if launch.settings.schedule is not PipelineSchedule.ZERO_BUBBLE:
+        return
+    factor = launch.one_f_one_b_factor
+    cost = "" if factor is None else f", {factor - 1:+.1%} in batch time"
+    text = (
+        f"{framework} has no zero-bubble schedule (H1): the nearest plan it can be told is written, 1F1B over the "
+        f"same stages, which needs no more memory{cost}; plans.schedule of a scenario leaves zero-bubble out"
+    )
+    notes.cannot("schedule", text)
 
 
 def note_order(notes: Notes, own: PlanSettings, framework: str) -> None:

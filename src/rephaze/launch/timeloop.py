@@ -1,4 +1,4 @@
-"""A chip as an architecture of Timeloop (version 0.4 of its YAML, which AccelForge grew out of).
+"""A chip as an architecture of Timeloop (version 0.4 of its YAML).
 
 Levels from the outside in: HBM, the global buffer, the tensor cores with their scratchpads, the array's
 multiply-accumulators. https://timeloop.csail.mit.edu/v4/input-formats/design/architecture

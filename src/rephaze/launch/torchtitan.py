@@ -12,9 +12,9 @@ from rephaze.launch.notes import (
     common_notes,
     heading,
     nodes_of,
-    note_one_chunk,
     note_order,
     note_recompute,
+    note_zero_bubble,
     whole_batch,
 )
 from rephaze.types.full import DeviceOrder, PipelineSchedule, Sharding
@@ -37,7 +37,7 @@ def write_settings(launch: LaunchPlan) -> LaunchFile:
     if own.etp not in (1, own.tp):
         notes.cannot("etp", f"etp {own.etp} is neither 1 nor tp: 1 is written")
     note_order(notes, own, "torchtitan")
-    note_one_chunk(notes, own, "torchtitan")
+    note_zero_bubble(notes, launch, "torchtitan")
     parallelism: dict[str, Any] = {
         "data_parallel_replicate_degree": copies,
         "data_parallel_shard_degree": shards,

@@ -61,7 +61,7 @@ def _one_plan(plan: ModelPlan, detail: PlanDetail | None) -> str:
 
 
 def _overview(plans: Sequence[ModelPlan]) -> tuple[list[str], list[list[str]]]:
-    header = ["model", "samples/s", "batch (ms)", "tp", "dp", "pp", "microbatch", "recompute", "HBM (GiB)"]
+    header = ["model", "samples/s", "batch (ms)", "tp", "dp", "pp", "microbatch", "recompute", "GiB used"]
     rows = [
         [
             plan.model,
@@ -69,7 +69,7 @@ def _overview(plans: Sequence[ModelPlan]) -> tuple[list[str], list[list[str]]]:
             amount(plan.batch_s / S_PER_MS),
             *(f"{number:,}" for number in (plan.tp, plan.dp, plan.pp, plan.microbatch)),
             plan.recompute,
-            f"{plan.hbm_bytes / GIB:,.4g}",
+            f"{max(stage.memory_bytes for stage in plan.stages) / GIB:,.1f} of {plan.hbm_bytes / GIB:,.4g}",
             f"{plan.energy_per_sample_j:,.4g}",
         ]
         for plan in plans

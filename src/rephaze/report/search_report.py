@@ -33,7 +33,7 @@ from rephaze.types.comparison import Baseline, Comparison
 from rephaze.types.pareto import ChipPoints
 from rephaze.types.placement import PlacementModel
 from rephaze.types.plan_account import BaselineAccounts, PlanDetail
-from rephaze.types.run_record import Incumbent, RunInfo
+from rephaze.types.run_record import Incumbent, RunInfo, minute_of
 from rephaze.types.search import Certificate, Objective, SearchResult
 from rephaze.types.sensitivity import Sensitivity
 from rephaze.types.truth import ExpectedError
@@ -274,7 +274,8 @@ def _progress(records: SearchRecords, unit: str) -> str:
 
 
 def _settings(info: RunInfo) -> str:
-    seen = f"Made {info.created_at}, last written {info.updated_at}, {info.num_sessions} session(s)."
+    sessions = "1 session" if info.num_sessions == 1 else f"{info.num_sessions} sessions"
+    seen = f"Made {minute_of(info.created_at)}, last written {minute_of(info.updated_at)}, {sessions}."
     versions = info.versions
     rows = [["rephaze", versions.rephaze], ["estimator", versions.estimator], ["Python", versions.python]]
     rows += [[name, version] for name, version in sorted(versions.packages.items())]

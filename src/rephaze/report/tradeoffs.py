@@ -202,7 +202,8 @@ def _names(shown: Sequence[tuple[float, float, ChipPoint]], across: Scale, up: S
     for x, y, name in sorted(known, key=lambda item: item[1]):
         wide = 0.9 * CHAR_WIDTH * len(name)
         places = [(x + 9, y + 4), (x - 9 - wide, y + 4), (x - wide / 2, y - 11), (x - wide / 2, y + 18)]
-        places += [(x + 9, y + 4 + 12 * step) for step in (1, -1, 2, -2, 3)]
+        for step in (1, -1, 2, -2, 3):
+            places += [(x - 9 - wide, y + 4 + 12 * step), (x + 9, y + 4 + 12 * step)]
         boxes = [(left, base - 10, left + wide, base + 2) for left, base in places]
         inside = [box for box in boxes if box[0] >= LEFT and box[2] <= WIDTH - RIGHT]
         free = [box for box in inside if not any(_overlap(box, other) for other in taken)]

@@ -77,7 +77,8 @@ class Server:
         except RephazeError:
             if not state:
                 raise
-            return HTMLResponse(pages.started_page(name, state, self.guard.form_key))
+            words = self.searches.last_words(name)
+            return HTMLResponse(pages.started_page(name, state, words, self.guard.form_key))
         has_report = (self.folder.path(name) / REPORT_NAME).is_file()
         return HTMLResponse(pages.run_page(row, state, has_report, self.guard.form_key))
 

@@ -8,15 +8,34 @@ from urllib.parse import quote
 
 from rephaze.serve.folder import RunRow
 from rephaze.serve.searches import SCENARIOS
+from rephaze.types.run_record import minute_of
 from rephaze.types.search import Objective
 from rephaze.units import UM2_PER_MM2
 
 _STYLE = """
-:root{color-scheme:light dark}
-body{font:16px/1.5 system-ui,sans-serif;max-width:70rem;margin:1rem auto;padding:0 1rem}
-table{border-collapse:collapse}td,th{padding:.2rem .8rem;text-align:left;border-bottom:1px solid #8884}
-.box{overflow-x:auto}input,select,button{font:inherit}form{margin:.8rem 0}svg{width:100%;height:18rem}
-.bound{stroke:#c60;fill:none}.best{stroke:#06c;fill:none}.said{padding:.5rem;border:1px solid #c60}
+:root{color-scheme:light dark;--ground:#f3f4f8;--paper:#fff;--ink:#1a1d2e;--soft:#565b70;--line:#dfe2ea;
+--go:#2457b8;--best:#1f9467;--bound:#cf3a50}
+@media (prefers-color-scheme:dark){:root{--ground:#10141b;--paper:#1b1f29;--ink:#e8eaf0;--soft:#a2a7b8;
+--line:#343a48;--go:#6f9bf0;--best:#3fbf8f;--bound:#ef6b7d}}
+body{font:15px/1.5 system-ui,sans-serif;max-width:68rem;margin:0 auto;padding:1rem;background:var(--ground);
+color:var(--ink)}
+h1{font-size:1.5rem;margin:.4rem 0 1rem}h2{font-size:1.1rem;margin:0 0 .8rem}a{color:var(--go)}
+section{background:var(--paper);border:1px solid var(--line);border-radius:10px;padding:1rem 1.2rem;margin:1rem 0}
+table{border-collapse:collapse;width:100%;font-variant-numeric:tabular-nums}
+td,th{padding:.35rem .7rem;text-align:left;border-bottom:1px solid var(--line);white-space:nowrap}
+td.wide{white-space:normal;min-width:14rem}th{color:var(--soft);font-size:.85rem}.box{overflow-x:auto}
+input,select,button{font:inherit;color:inherit;background:var(--ground);border:1px solid var(--line);
+border-radius:6px;padding:.3rem .6rem}
+button{background:var(--go);border-color:var(--go);color:var(--paper);cursor:pointer}
+input[type=radio]{padding:0}form{margin:.8rem 0}
+:focus-visible{outline:2px solid var(--go);outline-offset:2px}
+.start{display:grid;grid-template-columns:repeat(auto-fill,minmax(13rem,1fr));gap:.8rem 1rem;align-items:end}
+.start label{display:grid;gap:.2rem;font-size:.85rem;color:var(--soft)}.start input,.start select{color:var(--ink)}
+svg{width:100%;height:18rem}polyline{fill:none;stroke-width:2;vector-effect:non-scaling-stroke}
+.bound{stroke:var(--bound)}.best{stroke:var(--best)}
+.key b{display:inline-block;width:.8rem;height:.8rem;border-radius:2px;margin:0 .3rem 0 1rem}
+.key .of-best{background:var(--best);margin-left:0}.key .of-bound{background:var(--bound)}.key{color:var(--soft)}
+.said{padding:.6rem .8rem;border:1px solid var(--bound);border-radius:6px;background:var(--paper)}
 """
 LIVE_SCRIPT = """
 "use strict";
@@ -32,6 +51,8 @@ async function look() {
     ", bound " + (last[2] === null ? "none" : last[2].toPrecision(6));
   const tops = found.points.flatMap(p => [p[1], p[2]]).filter(v => v !== null);
   const most = Math.max(...tops, 1e-300), end = Math.max(...found.points.map(p => p[0]), 1e-9);
+  if (last) document.getElementById("ends").textContent =
+    "; from 0 to " + most.toPrecision(4) + " upwards, 0 to " + end.toFixed(1) + " s across";
   for (const [name, at] of [["best", 1], ["bound", 2]]) {
     const steps = found.points.filter(p => p[at] !== null)
       .map(p => (1000 * p[0] / end).toFixed(1) + "," + (290 - 280 * p[at] / most).toFixed(1));
@@ -47,7 +68,8 @@ def page(title: str, body: str) -> str:
     """A whole page; ``body`` is HTML, the title is not."""
     return (
         f'<!doctype html><html lang="en"><meta charset="utf-8"><title>{escape(title)}</title>'
-        f'<meta name="viewport" content="width=device-width"><style>{_STYLE}</style>'
+        '<meta name="viewport" content="width=device-width"><link rel="icon" href="data:,">'
+        f"<style>{_STYLE}</style>"
         f'<p><a href="/">runs</a></p><h1>{escape(title)}</h1>{body}</html>'
     )
 
@@ -61,25 +83,31 @@ def list_page(rows: Sequence[RunRow], words: str, form_key: str, said: str = "")
     """All runs, a filter, two to compare, and the form that starts a search."""
     cells = [
         [
-            f'<input type="radio" name="a" aria-label="first" value="{escape(row.name)}"> '
-            f'<input type="radio" name="b" aria-label="second" value="{escape(row.name)}">',
+            *(
+                f'<input type="radio" name="{which}" required aria-label="{place} to compare: {escape(row.name)}" '
+                f'value="{escape(row.name)}">'
+                for which, place in (("a", "first"), ("b", "second"))
+            ),
             f'<a href="{escape(run_url(row.name))}">{escape(row.name)}</a>',
-            *map(escape, (row.models, row.scenario, row.objective, row.status, _value(row), row.updated_at)),
+            *map(
+                escape,
+                (row.models, row.scenario, row.objective, row.status, _value(row), minute_of(row.updated_at)),
+            ),
         ]
         for row in rows
     ]
-    headings = ("compare", "run", "models", "scenario", "objective", "status", "best", "last written")
+    headings = ("1st", "2nd", "run", "models", "scenario", "objective", "status", "best", "last written")
     told = f'<p class="said" role="alert">{escape(said)}</p>' if said else ""
     found = (
-        f'<form action="/compare">{_table(headings, cells)}<button>Compare the two marked</button></form>'
+        f'<form action="/compare">{_table(headings, cells)}<p><button>Compare 1st and 2nd</button></p></form>'
         if rows
         else "<p>No runs here, or none with these words.</p>"
     )
     return page(
         "Runs",
-        f'{told}<form><label>Filter <input name="words" value="{escape(words)}"></label> '
-        "<button>Show</button></form>"
-        f"{found}<h2>Start a search</h2>{_start_form(form_key)}",
+        f'{told}<section><form><label>Filter <input name="words" value="{escape(words)}"></label> '
+        f"<button>Show</button></form>{found}</section>"
+        f"<section><h2>Start a search</h2>{_start_form(form_key)}</section>",
     )
 
 
@@ -89,8 +117,10 @@ def run_page(row: RunRow, state: str, has_report: bool, form_key: str) -> str:
     live = (
         f'<div id="live" data-from="{escape(run_url(row.name, "/progress"))}">'
         f'<p><b id="state">{escape(state or row.status)}'
-        '</b> <span id="numbers"></span></p><svg viewBox="0 0 1000 300" preserveAspectRatio="none" role="img" '
-        'aria-label="best (blue) and bound (orange) over time"><polyline class="bound" points=""/>'
+        '</b> <span id="numbers"></span></p><p class="key"><b class="of-best"></b>best found'
+        '<b class="of-bound"></b>bound: nothing does better <span id="ends"></span></p>'
+        '<svg viewBox="0 0 1000 300" preserveAspectRatio="none" role="img" '
+        'aria-label="best found and bound over time"><polyline class="bound" points=""/>'
         '<polyline class="best" points=""/></svg></div><script src="/live.js"></script>'
     )
     report = (
@@ -99,12 +129,18 @@ def run_page(row: RunRow, state: str, has_report: bool, form_key: str) -> str:
         else _button(run_url(row.name, "/report"), "Write the report", form_key)
     )
     stop = _button(run_url(row.name, "/stop"), "Stop the search", form_key) if state == "running" else ""
-    return page(row.name, _table(("", ""), facts) + live + stop + report)
+    shown = f"<section>{_table(('', ''), facts)}{report}</section><section>{live}{stop}</section>"
+    return page(row.name, shown)
 
 
-def started_page(name: str, state: str, form_key: str) -> str:
+def started_page(name: str, state: str, last_words: str, form_key: str) -> str:
     """A search that has not written anything yet, or never did."""
-    body = f"<p>The search is {escape(state)}; nothing is recorded yet.</p>"
+    if state == "running":
+        body = "<p>The search is running: it prepares the models. Nothing is recorded yet.</p>"
+    else:
+        how = "was killed" if state == "killed" else state
+        body = f"<p>The search {escape(how)}; nothing was recorded.</p>"
+        body += f'<p class="said" role="alert">{escape(last_words)}</p>' if last_words else ""
     if state == "running":
         stop = _button(run_url(name, "/stop"), "Stop the search", form_key)
         body += f'<meta http-equiv="refresh" content="1">{stop}'
@@ -117,7 +153,8 @@ def compare_page(one: RunRow, other: RunRow) -> str:
     cells = [[escape(name), escape(here), escape(there)] for (name, here), (_, there) in pairs]
     if one.value and other.value and one.objective == other.objective:
         cells.append(["second over first", "", f"{other.value / one.value:.4g} x"])
-    return page(f"{one.name} and {other.name}", _table(("", escape(one.name), escape(other.name)), cells))
+    shown = _table(("", escape(one.name), escape(other.name)), cells)
+    return page(f"{one.name} and {other.name}", f"<section>{shown}</section>")
 
 
 def _facts(row: RunRow) -> list[tuple[str, str]]:
@@ -130,7 +167,7 @@ def _facts(row: RunRow) -> list[tuple[str, str]]:
         ("chip", row.chip),
         ("area", f"{row.area_um2 / UM2_PER_MM2:,.1f} mm²" if row.area_um2 else ""),
         ("plans", row.plans),
-        ("last written", row.updated_at),
+        ("last written", minute_of(row.updated_at)),
     ]
 
 
@@ -159,12 +196,13 @@ def _start_form(form_key: str) -> str:
         return f'<label>{name} <select name="{name}">{options}</select></label> '
 
     return (
-        '<form method="post" action="/searches">'
+        '<form class="start" method="post" action="/searches">'
         f'<input type="hidden" name="key" value="{escape(form_key)}">'
-        '<label>name <input name="name" required></label> <label>models <input name="models" required '
-        'placeholder="gpt2-xl"></label> '
+        '<label>name of the run <input name="name" required></label> <label>models of the zoo '
+        '<input name="models" required placeholder="gpt2-xl bert-large"></label> '
         + choices("scenario", SCENARIOS)
         + choices("objective", [str(one) for one in Objective])
-        + '<label>area limit mm² <input name="area_limit_mm2" size="6"></label> '
-        '<label>time limit s <input name="time_limit" size="6"></label> <button>Start</button></form>'
+        + '<label>area limit (mm²), if any <input name="area_limit_mm2" inputmode="decimal" size="6"></label> '
+        '<label>time limit (s), if any <input name="time_limit" inputmode="decimal" size="6"></label> '
+        "<button>Start</button></form>"
     )

@@ -6,14 +6,19 @@ import signal
 import subprocess
 import sys
 from collections.abc import Mapping
+from io import SEEK_END
 from pathlib import Path
+from tempfile import TemporaryFile
 from threading import Lock
+from typing import IO
 
 from rephaze.errors import SpecError
 from rephaze.types.checks import check_choice
 from rephaze.types.search import Objective
 
 SCENARIOS = ("default", "coarse", "paper")
+MOST_WORDS = 2000
+"""Bytes from the end of what a search said that are looked at."""
 
 
 class Searches:
@@ -21,6 +26,7 @@ class Searches:
 
     def __init__(self) -> None:
         self._running: dict[str, subprocess.Popen[bytes]] = {}
+        self._errors: dict[str, IO[bytes]] = {}
         self._lock = Lock()
 
     def start(self, name: str, folder: Path, asked: Mapping[str, str]) -> None:
@@ -30,8 +36,9 @@ class Searches:
             if any(process.poll() is None for process in self._running.values()):
                 raise SpecError("search", name, "another search is running", "stop it, or wait")
             command = [sys.executable, "-m", "rephaze", "search", *arguments, "--out", str(folder), "--json"]
+            self._errors[name] = errors = TemporaryFile()  # noqa: SIM115 -- open as long as the server is
             self._running[name] = subprocess.Popen(
-                command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+                command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=errors
             )
 
     def stop(self, name: str) -> bool:
@@ -53,10 +60,23 @@ class Searches:
         # 3 and 4 are answers: nothing fits, or stopped before anything was found.
         return "killed" if code < 0 else "ended" if code in (0, 3, 4) else "failed"
 
+    def last_words(self, name: str) -> str:
+        """The last line that a search wrote on standard error; empty if there is none."""
+        errors = self._errors.get(name)
+        if errors is None:
+            return ""
+        end = errors.seek(0, SEEK_END)
+        errors.seek(max(0, end - MOST_WORDS))
+        lines = errors.read().decode("utf-8", "replace").strip().splitlines()
+        return lines[-1] if lines else ""
+
     def stop_all(self) -> None:
         """When the server ends."""
         for name in list(self._running):
             self.stop(name)
+        for errors in self._errors.values():
+            errors.close()
+        self._errors.clear()
 
 
 def search_arguments(asked: Mapping[str, str]) -> list[str]:

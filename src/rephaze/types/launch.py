@@ -19,6 +19,7 @@ class ExportTarget(StrEnum):
     PERFETTO = "perfetto"
     CHROME_TRACE = "chrome-trace"
     TIMELOOP = "timeloop"
+    ACCELFORGE = "accelforge"
     CSV = "csv"
     PARQUET = "parquet"
     JSON = "json"
@@ -38,6 +39,11 @@ class ExportTarget(StrEnum):
     def is_trace(self) -> bool:
         """What the devices do when."""
         return self in (ExportTarget.PERFETTO, ExportTarget.CHROME_TRACE)
+
+    @property
+    def is_chip(self) -> bool:
+        """A chip as an architecture of another tool."""
+        return self in (ExportTarget.TIMELOOP, ExportTarget.ACCELFORGE)
 
     @property
     def is_table(self) -> bool:
@@ -138,6 +144,8 @@ class LaunchPlan:
     overlap: bool
     """Gradients are summed behind the backward pass."""
     seq_len: int | None = None
+    one_f_one_b_factor: float | None = None
+    """Of a zero-bubble plan: the batch time with 1F1B over the same stages, over the plan's own."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

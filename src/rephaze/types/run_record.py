@@ -18,6 +18,11 @@ NOT_REMOVED = -1
 """In ``BoundTable.removed_by_c``: no bound removed this design."""
 
 
+def minute_of(moment: str) -> str:
+    """A moment of a run (ISO 8601, UTC) as people read it, to the minute."""
+    return f"{moment[:16].replace('T', ' ')} UTC"
+
+
 class RunPart(StrEnum):
     """What a run may hold beside its answer, worked out for people to look at."""
 

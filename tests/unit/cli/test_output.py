@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 
-from rephaze.cli.output import print_json, show_error, step_status
+from rephaze.cli.output import PlainConsole, print_json, show_error, step_status
 
 
 def test_a_record_is_one_line_of_json_numpy_included(capsys):
@@ -30,3 +30,16 @@ def test_quiet_steps_say_nothing(capsys):
     with step_status("one", quiet=True) as on_step:
         on_step("two")
     assert capsys.readouterr() == ("", "")
+
+
+@pytest.mark.parametrize(("columns", "num_lines"), [(None, 1), ("40", 4)])
+def test_a_table_in_a_pipe_is_as_wide_as_it_is(columns, num_lines, capsys, monkeypatch):
+    from rich.table import Table
+
+    monkeypatch.delenv("COLUMNS", raising=False)
+    if columns:
+        monkeypatch.setenv("COLUMNS", columns)
+    table = Table(box=None, show_header=False)
+    table.add_row(" ".join(["word"] * 23))
+    PlainConsole().print(table)
+    assert len(capsys.readouterr().out.splitlines()) == num_lines

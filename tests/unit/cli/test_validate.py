@@ -105,6 +105,12 @@ def test_ideal_machines_are_faster_and_a_page_is_written(tables):
     text = page.read_text()
     assert "Worst rows" in text
     assert "no data of chip Abacus" in text
+    # Drawn by the house: a circle a row in the scatter, and its data beside it.
+    scatter = text.partition('id="fig-measured-and-predicted"')[2].partition("</figure>")[0]
+    assert scatter.count("<circle") == 1
+    assert "measured_s,predicted_s,error" in scatter
+    assert 'id="fig-compute"' in text
+    assert len(text) < 100_000, "no plotting library inside"
 
 
 def test_tables_for_people_and_errors_in_one_line(tables):

@@ -103,12 +103,12 @@ def test_a_thousand_million_points_take_seconds_and_little_memory(rules):
         constraints=tuple(parse_constraint(text) for text in rules),
     )
     tracemalloc.start()
-    began = time.perf_counter()
+    began = time.process_time()
     found = count_space(space)
     counts, _ = found.histogram(10)
     assert found.num_grid_points > 1_000_000_000
     assert counts.sum() == found.num_designs > 0
-    assert time.perf_counter() - began < 60
+    assert time.process_time() - began < 60
     assert tracemalloc.get_traced_memory()[1] < 1 << 30
     tracemalloc.stop()
 

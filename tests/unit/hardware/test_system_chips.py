@@ -31,7 +31,7 @@ TODAY = System(
 
 @pytest.fixture(scope="module")
 def designs():
-    chips = enumerate_designs(load_scenario("default").space).chips
+    chips = enumerate_designs(load_scenario("coarse").space).chips
     return chips.take(slice(0, None, 97))
 
 

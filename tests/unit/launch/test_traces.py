@@ -139,3 +139,54 @@ def test_a_chip_is_an_architecture_of_timeloop():
     assert capacity_bytes("scratchpad") == chip.tensor_scratchpad_bytes
     words = nodes["HBM"]["attributes"]["shared_bandwidth"]
     assert words * 2 * chip.clock_hz == pytest.approx(chip.hbm_bytes_per_s)
+
+
+def test_a_chip_is_an_architecture_of_accelforge():
+    import yaml
+
+    from rephaze.hardware.area import chip_items
+    from rephaze.hardware.energy import access_energy
+    from rephaze.hardware.presets import preset_chip
+    from rephaze.launch import accelforge
+    from rephaze.types.chip import chip_table
+    from rephaze.types.space import AreaModel
+
+    class Loader(yaml.SafeLoader):
+        pass
+
+    for tag in ("!Container", "!Memory", "!Compute"):
+        Loader.add_constructor(
+            tag, lambda loader, node: loader.construct_mapping(node, deep=True) | {"kind": node.tag}
+        )
+    chip = preset_chip("tpuv4")
+    items = chip_items(chip, AreaModel.CORRECTED)
+    energy = access_energy(chip_table([chip]), AreaModel.CORRECTED)
+    file = accelforge.write_architecture(items, energy)
+    nodes = yaml.load(file.text, Loader)["arch"]["nodes"]  # noqa: S506, derived from the safe one
+    # Names as AccelForge's classes have them.
+    known = {
+        "!Memory": {"name", "spatial", "size", "area", "leak_power", "tensors", "actions"},
+        "!Compute": {"name", "area", "leak_power", "enabled", "actions"},
+        "!Container": {"name", "spatial"},
+    }
+    num_instances, area_m2, leak_w = 1, 0.0, 0.0
+    for node in nodes:
+        assert node.keys() - {"kind"} <= known[node["kind"]]
+        for spatial in node.get("spatial", ()):
+            num_instances *= spatial["fanout"]
+        area_m2 += num_instances * node.get("area", 0.0)
+        leak_w += num_instances * node.get("leak_power", 0.0)
+    assert num_instances == chip.num_macs
+    assert area_m2 == pytest.approx(items.total_um2 * 1e-12)
+    assert leak_w == pytest.approx(energy.idle_w_c[0])
+    by_name = {node["name"]: node for node in nodes}
+    sizes = {name: by_name[name]["size"] // 8 for name in ("HBM", "GlobalBuffer", "Scratchpad")}
+    assert list(sizes.values()) == [chip.hbm_bytes, chip.global_buffer_bytes, chip.tensor_scratchpad_bytes]
+    for action in by_name["HBM"]["actions"]:
+        assert action["throughput"] / 8 == pytest.approx(chip.hbm_bytes_per_s)
+        assert action["energy"] * 8 == pytest.approx(energy.hbm_j_per_byte_c[0])
+    (mac,), (lanes,) = by_name["MAC"]["actions"], by_name["VectorCores"]["actions"]
+    assert 2 * num_instances * mac["throughput"] == pytest.approx(chip.peak_flops_per_s)
+    assert lanes["throughput"] == pytest.approx(chip.num_lanes * chip.clock_hz)
+    for note in file.unsaid:
+        assert f"# note: {note.text}" in file.text

@@ -14,13 +14,28 @@ from rephaze.report.chip_drawing import ITEMS, blocks_of
 from rephaze.report.figure import csv_text
 from rephaze.report.memory_bars import memory_figure
 from rephaze.report.progress import progress_figure
-from rephaze.report.svg import Scale, log_ticks, number, round_ticks, rows_of, tag
+from rephaze.report.svg import CHAR_WIDTH, Scale, log_ticks, number, round_ticks, rows_of, tag
 from rephaze.report.time_bars import TimeRow, parts_of, time_figure
 from rephaze.report.timeline import timeline_figure
-from rephaze.report.tradeoffs import AGAINST, Unsolved, front_of, tradeoff_figure
-from rephaze.types.run_record import Incumbent
+from rephaze.report.tradeoffs import AGAINST, Unsolved, _names, front_of, tradeoff_figure
+from rephaze.types.pareto import ChipPoint, PointKind
+from rephaze.types.run_record import Incumbent, minute_of
 from rephaze.types.space import AreaModel
 from rephaze.units import UM2_PER_MM2
+
+NEAR_CHIPS = {"a100-80gb": 27_041.0, "a100-40gb": 25_530.0}
+
+
+@pytest.fixture
+def chip_point():
+    def made(name, area_mm2, samples_per_s):
+        kind = PointKind.KNOWN if name else PointKind.SOLVED
+        return ChipPoint(
+            name=name, kind=kind, objective=samples_per_s, samples_per_s=samples_per_s,
+            area_um2=area_mm2 * UM2_PER_MM2, energy_per_sample_j=1.0, chip_usd=1.0, fits_limits=True,
+        )  # fmt: skip
+
+    return made
 
 
 @given(
@@ -140,3 +155,27 @@ def test_time_runs_on_over_sessions(make_records):
 
 def test_data_is_written_as_it_is():
     assert csv_text(("a", "b"), [["x, y", None], ['"', 0.1]]) == 'a,b\n"x, y",\n"""",0.1\n'
+
+
+def test_names_of_chips_that_lie_close_stay_beside_their_marks(chip_point):
+    """Two chips of one area with designs to their right: each name near its own diamond, none over another."""
+    known = [chip_point(name, area_mm2=292.0, samples_per_s=speed) for name, speed in NEAR_CHIPS.items()]
+    points = [(292.0, speed, one) for speed, one in zip(NEAR_CHIPS.values(), known, strict=True)]
+    points += [(292.0 + 6 * at, 25_000.0, chip_point("", 292.0 + 6 * at, 25_000.0)) for at in range(1, 8)]
+    across, up = Scale(low=0, high=900, begin=60, end=880), Scale(low=0, high=75_000, begin=400, end=20)
+    found = {
+        name: (float(x), float(y))
+        for x, y, name in re.findall(r'x="([\d.]+)" y="([\d.]+)"[^>]*>([^<]+)<', _names(points, across, up))
+    }
+    assert found.keys() == NEAR_CHIPS.keys()
+    for name, (left, base) in found.items():
+        wide = 0.9 * CHAR_WIDTH * len(name)
+        right_of = max(left - across(292.0), across(292.0) - left - wide)
+        assert right_of < 20
+        assert abs(base - 4 - up(NEAR_CHIPS[name])) <= 24
+    (_, one), (_, other) = found.values()
+    assert abs(one - other) >= 12
+
+
+def test_moments_are_told_to_the_minute():
+    assert minute_of("2026-11-17T23:09:18.774632+00:00") == "2026-11-17 23:09 UTC"
