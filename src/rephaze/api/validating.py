@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from rephaze.errors import SpecError
+from rephaze.types.output_files import HTML_PAGE, check_output
 from rephaze.types.truth import Validation
 
 PHYSICS = ("calibrated", "ideal")
@@ -18,7 +19,7 @@ def validate(paths: Sequence[str | Path], *, physics: str = "calibrated") -> Val
         paths: CSV files in one of the layouts of docs/validation.md.
         physics: ``calibrated``, or ``ideal``: machines that reach their data sheets.
     """
-    from rephaze.truth import constants
+    from rephaze.hardware import calibration as constants
     from rephaze.truth.validation import validate_files
 
     if physics not in PHYSICS:
@@ -27,18 +28,9 @@ def validate(paths: Sequence[str | Path], *, physics: str = "calibrated") -> Val
     return validate_files([Path(path) for path in paths], values, physics)
 
 
-<<<<<<< HEAD
 def write_validation_page(validation: Validation, path: str | Path, *, reads: Sequence[str | Path] = ()) -> Path:
     """An HTML page: the scatter, errors by cause, the worst rows; never over one of ``reads``."""
-    from rephaze.report.validation_page import validation_page
-
-    target = Path(path)
-    write_whole(target, validation_page(validation), HTML_PAGE, reads)
-    return target
-=======
-def write_validation_page(validation: Validation, path: str | Path) -> Path:
-    """An HTML page: the scatter, errors by cause, the worst rows."""
     from rephaze.report.validation_page import write_validation
 
+    check_output(Path(path), HTML_PAGE, reads)
     return write_validation(Path(path), validation)
->>>>>>> f38932107e67a42c3d9214f8ddacb8fee0baa85f

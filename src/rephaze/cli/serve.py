@@ -49,13 +49,10 @@ def serve(
         opened.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             opened.bind((host, port))
-<<<<<<< HEAD
-        except (TypeError, UnicodeError):  # of a name that cannot be one
-            raise SpecError("--host", host, "is no address", "127.0.0.1 is this machine") from None
-=======
             # Before the address is told: who comes at once waits instead of being refused.
             opened.listen()
->>>>>>> f38932107e67a42c3d9214f8ddacb8fee0baa85f
+        except (TypeError, UnicodeError):  # of a name that cannot be one
+            raise SpecError("--host", host, "is no address", "127.0.0.1 is this machine") from None
         except OSError as error:
             raise SpecError(
                 "--port", port, f"cannot be listened on ({error.strerror})", "--port 0 takes a free one"

@@ -36,13 +36,5 @@ def support(
     if json_output:
         print_json(found.record())
     else:
-<<<<<<< HEAD
-        for block in found.blocks():
-            if isinstance(block, str):
-                stdout.print(block)
-            else:
-                print_content(block)
-=======
         stdout.print(found.headline)
         print_content(found.table)
->>>>>>> f38932107e67a42c3d9214f8ddacb8fee0baa85f
