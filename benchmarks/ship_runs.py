@@ -24,7 +24,7 @@ SWEEP_STEP = 8
 SWEEP_CITED = "huggingface.co/spaces/nanotron/ultrascale-playbook and the benchmark tables beside it"
 CODE_WORDS = (
     "HybridEP", "DeepEP", "CUDA graphs?", "token drop", r"capacity factor [\d.]+", "EP overlap on", "overlapped",
-    "eager", "(?i:async)", "^MegaScale;", "packed samples off",
+    "eager", "(?i:async)", "^MegaScale;", "packed samples off", "fused CE",
 )  # fmt: skip
 NETWORK_WORDS = (
     "RoCE", "EFA", r"\d+x ?\d+ ?Gb/s", "4 GPUs per node", r"\(\d+ Gb/s nominal", "GbE", "usual",
@@ -52,7 +52,7 @@ def record_of_run(run: MeasuredRun) -> dict[str, Any]:
     facts = {
         "network": _words(NETWORK_WORDS, run.facts.get("network") or ""),
         "gpus": run.facts.get("gpus", "") if run.chip.startswith("TPU7x") else "",
-        "precision": "int8" if run.facts.get("precision") == "int8" else "",
+        "precision": _precision(run),
         "pp_fixed": run.facts.get("pp_fixed", ""),
     }
     record: dict[str, Any] = {"source": run.source, "cited": cited, "model": run.model, "chip": run.chip}
@@ -61,6 +61,12 @@ def record_of_run(run: MeasuredRun) -> dict[str, Any]:
     extra = {"measured_bytes": run.measured_bytes, "group": run.group, "code": _words(CODE_WORDS, run.notes)}
     extra |= {"facts": {name: value for name, value in facts.items() if value}, "is_sweep": run.is_sweep}
     return record | {name: value for name, value in extra.items() if value}
+
+
+def _precision(run: MeasuredRun) -> str:
+    """Where traits look at it."""
+    stated = run.facts.get("precision") or ""
+    return stated if stated == "int8" or run.source.startswith("BigScience") else ""
 
 
 def _words(patterns: tuple[str, ...], text: str) -> str:

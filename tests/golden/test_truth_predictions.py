@@ -9,7 +9,7 @@ from importlib.resources import files
 from pathlib import Path
 
 import rephaze.truth.predictions as predictions
-from rephaze.truth import constants
+from rephaze.hardware import calibration as constants
 from rephaze.truth.shipped_runs import shipped_runs
 from rephaze.truth.validation import validate_runs
 

@@ -4,24 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rephaze.types.chip import Chip
 from rephaze.types.full import FullGraph, FullLimits, FullPlan, FullProblem, Sharding
+from rephaze.types.scenario import PhysicsName, Scenario
 
 if TYPE_CHECKING:
     from rephaze.api.full_plans import FullAnswer
     from rephaze.truth.nearness import PlanFeatures
-    from rephaze.types.search import ModelPlan
-    from rephaze.types.truth import ExpectedError
+    from rephaze.types.search import ModelPlan, SearchResult
+    from rephaze.types.truth import ExpectedError, Stability
 
 NOTHING_NEAR = "no measured run is near this"
 
 
-def with_expected_error(answer: FullAnswer, chip: Chip) -> FullAnswer:
-    """The answer with what is to be expected of it on this chip."""
+def with_expected_error(answer: FullAnswer, chip: Chip, physics: PhysicsName) -> FullAnswer:
+    """The answer with what is to be expected of it on this chip, priced at these rates."""
+    from rephaze.hardware.derating import family_of
     from rephaze.hardware.presets import load_presets
-    from rephaze.truth.nearness import expected_error, family_of, stability
+    from rephaze.truth.nearness import expected_error, stability
 
     if answer.plan is None or answer.graph is None:
         return answer
@@ -33,13 +36,46 @@ def with_expected_error(answer: FullAnswer, chip: Chip) -> FullAnswer:
             times.append(time_s)
             plans.append(rival)
     return replace(
-        answer, expected=expected_error(family, features), is_judged=True, stability=stability(times, plans)
+        answer,
+        expected=expected_error(family, features, is_calibrated=physics is PhysicsName.CALIBRATED),
+        is_judged=True,
+        stability=stability(times, plans),
     )
 
 
-def expected_of_search(plans: Sequence[ModelPlan]) -> dict[str, ExpectedError | None]:
+MOST_RIVALS = 64
+"""Solved chips that an answer is set beside, best first."""
+
+
+def stability_of_search(result: SearchResult, folder: Path) -> Stability | None:
+    """Whether the chip of a recorded search would stay the best of those solved under the error of predictions.
+
+    None where the run holds no other chip that was solved exactly.
+    """
+    from rephaze.store.run_store import RunStore
+    from rephaze.truth.nearness import chip_stability
+
+    if result.chip is None:
+        return None
+    with RunStore.read(folder) as store:
+        designs, evaluations = store.designs(), tuple(store.evaluations())
+        place = {number: at for at, number in enumerate(store.design_numbers())}
+    if designs is None:
+        return None
+    solved = [one for one in evaluations if one.is_exact and one.objective > 0 and one.design in place]
+    rivals = sorted(
+        (one for one in solved if one.design != result.design), key=lambda one: (-one.objective, one.design)
+    )[:MOST_RIVALS]
+    if not rivals:
+        return None
+    chips = [result.chip, *(designs[0].chip(place[one.design]) for one in rivals)]
+    return chip_stability([1 / result.objective, *(1 / one.objective for one in rivals)], chips)
+
+
+def expected_of_search(plans: Sequence[ModelPlan], scenario: Scenario) -> dict[str, ExpectedError | None]:
     """By model, what measured runs near its plan say; a searched chip has its template's family."""
-    from rephaze.truth.nearness import TEMPLATE_FAMILY, PlanFeatures, expected_error
+    from rephaze.hardware.derating import TEMPLATE_FAMILY
+    from rephaze.truth.nearness import PlanFeatures, expected_error
 
     found = {}
     for plan in plans:
@@ -52,7 +88,9 @@ def expected_of_search(plans: Sequence[ModelPlan]) -> dict[str, ExpectedError | 
             num_params=0.0,
             num_devices=plan.num_devices,
         )
-        found[plan.model] = expected_error(TEMPLATE_FAMILY, features)
+        found[plan.model] = expected_error(
+            TEMPLATE_FAMILY, features, is_calibrated=scenario.physics is PhysicsName.CALIBRATED
+        )
     return found
 
 

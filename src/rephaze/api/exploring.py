@@ -32,7 +32,7 @@ def explore(
     *models: str,
     scenario: str | None = None,
     config: str | Path | None = None,
-    changes: dict[str, dict[str, Any]] | None = None,
+    changes: dict[str, Any] | None = None,
     store: str | Path | None = None,
     resume: bool = False,
     num_workers: int = 1,
@@ -57,7 +57,7 @@ def explore(
         scenario: ``default``, ``coarse``, ``paper`` or a scenario file.
         config: A run file; the arguments come on top of it.
         changes: Single fields by section (``space``, ``cluster``, ``training``, ``search``, ``system``,
-            ``budget``).
+            ``budget``); of the scenario itself by name (``physics``: ``ideal`` or ``calibrated``).
         store: Folder to record the run in, for ``open_run``.
         resume: Go on with the run in ``store``.
         num_workers: Processes on this machine.

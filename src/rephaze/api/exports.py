@@ -166,10 +166,13 @@ def _traced(target: ExportTarget, answer: PlacedModel | FullAnswer | EvaluatedPl
     if source is None:
         notes += ("no chip is given: the trace has the pipeline alone",)
     elif isinstance(answer, FullAnswer):
+        from rephaze.hardware.derating import chip_at
         from rephaze.measure.plan_schedules import plan_schedules
 
         assert answer.plan is not None
-        schedules = plan_schedules(source.model, source.scenario, source.chip, answer.plan)
+        schedules = plan_schedules(
+            source.model, source.scenario, chip_at(source.chip, source.scenario), answer.plan
+        )
         slices += schedule_trace(schedules)
     else:
         notes += (f"schedules of the chip are traced under cost model full, not {answer.problem.cost_model}",)

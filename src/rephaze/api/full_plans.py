@@ -7,12 +7,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from rephaze.api.expected_errors import NOTHING_NEAR
+from rephaze.api.expected_errors import NOTHING_NEAR, with_expected_error
 from rephaze.api.full_views import MEMORY_PARTS, answer_blocks
 from rephaze.api.placed_from import PlacedFrom
 from rephaze.api.plan_rates import PlanRates, batch_rates, rates_record
 from rephaze.api.present import Block, Shown
+from rephaze.types.chip import Chip
 from rephaze.types.full import DeviceMemory, FullGraph, FullLimits, FullPlan, FullPrice, FullProblem, TimeCauses
+from rephaze.types.scenario import PhysicsName
 from rephaze.types.truth import ExpectedError, Stability
 
 if TYPE_CHECKING:
@@ -121,6 +123,13 @@ class FullAnswer(Shown):
                 answer["replay_is_extrapolated"] = True
             if self.replay_note:
                 answer["replay_note"] = self.replay_note
+        if self.source is not None:
+            from rephaze.api.full_views import margin_sentence
+
+            answer["physics"] = str(self.source.scenario.physics)
+            answer["margin"] = margin_sentence(self.price, self.source)
+            if self.source.rates_sentence:
+                answer["rates"] = self.source.rates_sentence
         if self.is_judged:
             answer["expected_error"] = self.nothing_near if self.expected is None else asdict(self.expected)
         if self.stability is not None:
@@ -184,19 +193,24 @@ def placed_full(label: str, problem: FullProblem, limits: FullLimits | None = No
     return answer if found.best is None else _with_price(answer, graph_like(problem, found.best.plan), found.best)
 
 
-def evaluate_full_plan(label: str, data: dict[str, Any], *, timeline: bool) -> FullAnswer:
+def evaluate_full_plan(
+    label: str, data: dict[str, Any], *, timeline: bool, chip: Chip | None = None
+) -> FullAnswer:
     """The price of a plan file of format 2.
 
     Args:
         label: Of the file.
         data: Its content.
         timeline: Also tell what every device does when.
+        chip: What the problem was made for, at the rates of its figures.
     """
     from rephaze.place.full.problem_file import parse_full_plan
 
     problem, _, plan = parse_full_plan(data)
     found = evaluated_full(label, problem, plan, timeline=timeline)
-    return replace(found, is_judged=True, nothing_near=f"{NOTHING_NEAR}: a file names no chip")
+    if chip is not None:
+        return with_expected_error(found, chip, PhysicsName.IDEAL)
+    return replace(found, is_judged=True, nothing_near=f"{NOTHING_NEAR}: a file names no chip; --chip does")
 
 
 def evaluated_full(label: str, problem: FullProblem, plan: FullPlan, *, timeline: bool) -> FullAnswer:

@@ -10,6 +10,7 @@ from rephaze.units import GIB, S_PER_MS
 
 if TYPE_CHECKING:
     from rephaze.api.full_plans import FullAlternative, FullAnswer
+    from rephaze.api.placed_from import PlacedFrom
 
 MEMORY_PARTS = ("weights", "gradients", "state", "kept", "replay", "working")
 
@@ -22,11 +23,13 @@ def answer_blocks(found: FullAnswer) -> list[Block]:
         blocks = [
             f"{found.label}: {_headline(found, found.price)}",
             *([] if found.rates is None else [found.rates.sentence]),
+            *([found.source.rates_sentence] if found.source and found.source.rates_sentence else []),
             *_not_proven(found),
             replay_sentence(found.replay.batch_s, found.replay_note),
             _stage_table(found.graph, found.price),
             causes_sentence(found.causes),
             memory_sentence(found.price),
+            *([] if found.source is None else [margin_sentence(found.price, found.source)]),
         ]
         blocks += judged_sentences(found)
         blocks += [f"- {remedy}" for remedy in found.remedies]
@@ -126,6 +129,20 @@ def memory_sentence(price: FullPrice) -> str:
     left = price.device_memory_bytes - fullest.total_bytes
     told = f"{left / GIB:.3g} GiB left" if left >= 0 else f"{-left / GIB:.3g} GiB over"
     return f"fullest device: {told} of {price.device_memory_bytes / GIB:.4g} GiB ({memory_parts(fullest)})"
+
+
+def margin_sentence(price: FullPrice, source: PlacedFrom) -> str:
+    """What of the memory is kept free, and why."""
+    from rephaze.hardware.derating import usable_memory_share
+
+    share = usable_memory_share()
+    why = f"beyond {share:.1%} of a device by our count measured runs failed or slowed to a third"
+    if source.rates_sentence:
+        return f"margin: the {source.chip.hbm_bytes / GIB:.4g} GiB of the chip less {1 - share:.1%}: {why}"
+    fullest = max(device.total_bytes for device in price.devices)
+    if fullest <= share * price.device_memory_bytes:
+        return f"margin: kept; {why}"
+    return f"margin: not kept; {why}; --physics calibrated plans with it"
 
 
 def memory_parts(device: DeviceMemory) -> str:

@@ -66,17 +66,18 @@ def judge_chip(run: str | Path, chip: str | Path | Chip, *, on_step: OnStep = ig
             the system was searched, it is measured with the cluster of the answer.
         on_step: Told what is being done.
     """
+    from rephaze.hardware.derating import chip_at
     from rephaze.search.evaluator import Preparation
     from rephaze.search.systems import settings_of_design
     from rephaze.store.run_store import RunStore
     from rephaze.study.yardstick import Yardstick
 
-    chosen = as_chip(chip)
     with RunStore.read(Path(run), whole=True) as store:
         info, result, held = store.info(), store.result(), store.known_chips()
     settings = info.settings
     if result is None:
         raise RunError(f"{run}: has no answer yet; finish it with rephaze search --out {run} --resume")
+    chosen = chip_at(as_chip(chip), settings.scenario)
     on_step(f"the best plans on {chosen.name}")
     answer = next((one for one in held if one.chip == chosen), None)
     if answer is None:

@@ -100,11 +100,14 @@ def estimate_model(
     """
     check_count("microbatch", microbatch, at_most=MAX_COUNT)
     check_count("tp", tp, at_most=MAX_COUNT)
-    chosen = as_chip(chip)
+    setting = as_scenario(scenario)
+    from rephaze.hardware.derating import chip_at
+
+    chosen = chip_at(as_chip(chip), setting)
     graph = as_kernels(model, tp, attention)
     from rephaze.measure.operators import estimate_operators
 
-    found = estimate_operators(graph, chosen, microbatch, as_scenario(scenario).cluster, cost_model)
+    found = estimate_operators(graph, chosen, microbatch, setting.cluster, cost_model)
     return Estimate(model=graph.name, chip=chosen, microbatch=microbatch, tp=graph.tp, operators=tuple(found))
 
 

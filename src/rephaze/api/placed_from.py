@@ -15,4 +15,13 @@ class PlacedFrom:
     model: str
     """Zoo name or graph file."""
     chip: Chip
+    """With its own figures."""
     scenario: Scenario
+
+    @property
+    def rates_sentence(self) -> str:
+        """At which rates the chip and the links run, if not at those of their figures."""
+        from rephaze.hardware.derating import losses_at
+
+        losses = losses_at(self.chip.name, self.scenario)
+        return "" if losses is None else losses.sentence()

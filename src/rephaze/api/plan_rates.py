@@ -9,6 +9,7 @@ from rephaze.api.amounts import amount
 from rephaze.api.placed_from import PlacedFrom
 from rephaze.errors import RephazeError
 from rephaze.types.chip import Chip
+from rephaze.types.scenario import Scenario
 from rephaze.types.search import ModelPlan, Objective
 
 OBJECTIVE_UNITS = {
@@ -94,9 +95,14 @@ def rates_record(rates: PlanRates | None) -> dict[str, float]:
     return {name: getattr(rates, name) for name in names if getattr(rates, name) is not None}
 
 
-def plan_rates(plan: ModelPlan, chip: Chip, attention: str) -> PlanRates:
-    """The rates of a plan that a search found."""
-    return rates_of(plan.model, attention, chip, plan.samples_per_s, plan.tp * plan.cp * plan.dp * plan.pp)
+def plan_rates(plan: ModelPlan, chip: Chip, scenario: Scenario) -> PlanRates:
+    """The rates of a plan that a search under the scenario found; the peak is that before any calibration."""
+    from rephaze.hardware.derating import searched_chip_of
+
+    chip = searched_chip_of(chip, scenario)
+    return rates_of(
+        plan.model, scenario.attention, chip, plan.samples_per_s, plan.tp * plan.cp * plan.dp * plan.pp
+    )
 
 
 @cache

@@ -71,6 +71,8 @@ class PlacedModel(Shown):
         if self.placement.best is not None:
             answer["replay_s"] = self.replay_s
             answer |= rates_record(self.rates)
+        if self.source is not None and self.source.rates_sentence:
+            answer |= {"physics": str(self.source.scenario.physics), "rates": self.source.rates_sentence}
         if self.alternative is not None:
             answer["why"] = self.alternative.record()
         if self.num_layer_passes is not None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from rephaze.api.placed_from import PlacedFrom
 from rephaze.api.plan_rates import PlanRates
 from rephaze.api.present import Block, TextTable
 from rephaze.types.placement import BatchTime, PricedPlan, StageCost
@@ -41,7 +42,7 @@ def placement_blocks(found: PlacedModel) -> list[Block]:
         blocks: list[Block] = [f"{found.label}: {found.status}: {found.placement.reason}"]
     else:
         headline = f"{found.label}: {plan_sentence(found.problem, best)}"
-        blocks = [headline, *rates_said(found.rates), proof_sentence(found), *_plan_blocks(best)]
+        blocks = [headline, *rates_said(found.rates, found.source), proof_sentence(found), *_plan_blocks(best)]
     if found.alternative is not None:
         blocks.append(f"Why not {choices_asked(found.alternative)}? {found.alternative.text}")
         if (table := alternative_table(found.placement, found.alternative)) is not None:
@@ -62,9 +63,10 @@ def evaluated_blocks(found: EvaluatedPlan) -> list[Block]:
     ]
 
 
-def rates_said(rates: PlanRates | None) -> list[str]:
-    """How fast it trains, if that can be told."""
-    return [] if rates is None else [rates.sentence]
+def rates_said(rates: PlanRates | None, source: PlacedFrom | None = None) -> list[str]:
+    """How fast it trains, if that can be told, and at which rates if not at those of the chip's figures."""
+    said = [] if rates is None else [rates.sentence]
+    return [*said, source.rates_sentence] if source is not None and source.rates_sentence else said
 
 
 def plan_sentence(problem: PlacementProblem, priced: PricedPlan) -> str:

@@ -23,7 +23,7 @@ from rephaze.api.placed_from import PlacedFrom
 from rephaze.api.plan_results import EvaluatedPlan, PlacedModel
 from rephaze.api.problem_files import BadProblem, answer_all
 from rephaze.api.schedules import OnStep, ignore_step
-from rephaze.api.spaces import as_scenario, resized
+from rephaze.api.spaces import as_scenario, at_physics, resized
 from rephaze.errors import SpecError
 from rephaze.types.checks import check_choice
 from rephaze.types.chip import Chip
@@ -45,6 +45,7 @@ def place_model(
     scenario: str | Path | Scenario = "default",
     why: str | PlanLimits | None = None,
     family: str | None = None,
+    physics: str | None = None,
     time_limit_s: float = math.inf,
     on_step: OnStep = ignore_step,
 ) -> PlacedModel | FullAnswer:
@@ -66,11 +67,13 @@ def place_model(
             ``full`` any decision, or ``family`` alone for what it costs that plans can be launched.
         family: Which plans can be launched: ``any``, ``exact``, ``megatron``, ``torchtitan`` or ``maxtext``; for
             scenarios of placement model ``full``, whose plans section says it otherwise.
+        physics: ``ideal``, or ``calibrated``: at the rates that measured chips of its family reach; None: the
+            scenario's.
         time_limit_s: Under placement model ``full``, after so long the best plan found so far is given, with how
             much faster a plan might be; until there is one, the search goes on.
         on_step: Told what is being done.
     """
-    setting = resized(as_scenario(scenario), num_devices, global_batch)
+    setting = resized(at_physics(as_scenario(scenario), physics), num_devices, global_batch)
     if not time_limit_s >= 0:
         raise SpecError("time_limit_s", time_limit_s, "must be zero or more", "leave it out for none")
     if setting.placement_model is PlacementModel.FULL:
@@ -81,6 +84,7 @@ def place_model(
     if math.isfinite(time_limit_s):
         raise SpecError("time_limit_s", time_limit_s, rule, "leave it out, or choose scenario default")
     limits = _ready(why, on_step)
+    from rephaze.hardware.derating import chip_at
     from rephaze.measure.model_on_chip import placement_on_chip
 
     def show(done: int, total: int) -> None:
@@ -88,7 +92,7 @@ def place_model(
 
     on_step("mapping and scheduling layers")
     chosen = as_chip(chip)
-    on_chip = placement_on_chip(str(model), chosen, setting, show, limits=limits)
+    on_chip = placement_on_chip(str(model), chip_at(chosen, setting), setting, show, limits=limits)
     on_step("placing")
     label = f"{model} on {chip.name if isinstance(chip, Chip) else chip}"
     source = PlacedFrom(model=str(model), chip=chosen, scenario=setting)
@@ -105,6 +109,7 @@ def _placed_in_full(
     on_step: OnStep,
 ) -> FullAnswer:
     """The same under placement model ``full``."""
+    from rephaze.hardware.derating import chip_at
     from rephaze.measure.full_on_chip import full_placement_on_chip
     from rephaze.place.full.limits import parse_full_limits
 
@@ -122,7 +127,9 @@ def _placed_in_full(
 
     on_step("mapping and scheduling layers")
     chosen = as_chip(chip)
-    on_chip = full_placement_on_chip(str(model), chosen, scenario, show, limits=limits, time_limit_s=time_limit_s)
+    on_chip = full_placement_on_chip(
+        str(model), chip_at(chosen, scenario), scenario, show, limits=limits, time_limit_s=time_limit_s
+    )
     on_step("placing")
     label = f"{model} on {chip.name if isinstance(chip, Chip) else chip}"
     if not on_chip.problem.graphs:
@@ -131,7 +138,9 @@ def _placed_in_full(
             label=label, status="infeasible", bound_s=math.inf, problem=on_chip.problem, reason=reason
         )
     source = PlacedFrom(model=str(model), chip=chosen, scenario=scenario)
-    found = replace(with_expected_error(placed_full(label, on_chip.problem, limits), chosen), source=source)
+    found = replace(
+        with_expected_error(placed_full(label, on_chip.problem, limits), chosen, scenario.physics), source=source
+    )
     if found.price is None or not on_chip.is_unproven:
         return found
     reason = unproven_said(found.reason, len(on_chip.unproven), on_chip.num_passes)
@@ -231,19 +240,25 @@ def evaluate_plan(
 
 
 def evaluate_plans(
-    paths: Sequence[str | Path], *, timeline: bool = False
+    paths: Sequence[str | Path], *, timeline: bool = False, chip: str | Path | Chip | None = None
 ) -> Iterator[tuple[str, EvaluatedPlan | FullAnswer | BadProblem]]:
     """Every plan in plan files priced, each with its label.
 
     Args:
         paths: ``.json`` files, or ``.jsonl`` with a plan a line.
         timeline: Also tell what every stage does when (not of cost model ``paper``).
+        chip: What the problems were made for: plans of cost model ``full`` are set beside measured runs then.
     """
     from rephaze.place.problem_file import parse_plan
 
+    chosen = None if chip is None else as_chip(chip)
+
     def evaluated(label: str, data: dict[str, Any]) -> EvaluatedPlan | FullAnswer:
         if is_full(data):
-            return evaluate_full_plan(label, data, timeline=timeline)
+            return evaluate_full_plan(label, data, timeline=timeline, chip=chosen)
+        if chosen is not None:
+            rule = "is for plans of cost model full (format 2)"
+            raise SpecError("chip", chosen.name, rule, "leave it out")
         return _evaluated(*parse_plan(data), timeline)
 
     return answer_all(paths, evaluated)

@@ -77,8 +77,8 @@ def reproduce_paper(
         folder: Where the searches are kept: what is proven there is not searched again, the rest goes on.
         page: Markdown file to write.
         models: Zoo names; the paper's nine unless given.
-        settings: Names of settings: ``paper``, ``paper, mixed units``, ``default, gpt2-xl``, ``default``; all
-            unless given.
+        settings: Names of settings: ``paper``, ``paper, mixed units``, ``default, gpt2-xl``, ``default``,
+            ``calibrated, gpt2-xl``, ``calibrated``; all unless given.
         num_workers: Processes of each search.
         time_limit_s: For all searches together; what it cuts has a gap.
         on_step: Told what begins, and how far a search is.

@@ -42,7 +42,9 @@ def export_run(run: Run, target: ExportTarget, model: str | None = None) -> Expo
     # Where the system was searched, that of the answer.
     settings = settings_of_design(info.settings, result.design)
     if target.is_chip:
-        return chip_export(target, result.chip, settings.scenario)
+        from rephaze.hardware.derating import searched_chip_of
+
+        return chip_export(target, searched_chip_of(result.chip, settings.scenario), settings.scenario)
     plan = plan_of_model(result, model)
     if target.is_framework:
         return _settings(target, settings, result.chip, plan)

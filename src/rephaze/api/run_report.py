@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from rephaze.types.comparison import ChipAnswer
     from rephaze.types.scenario import Scenario
     from rephaze.types.search import SearchResult, SearchSettings
-    from rephaze.types.truth import ExpectedError
+    from rephaze.types.truth import ExpectedError, Stability
 
 REPORT_NAME = "report.html"
 
@@ -85,7 +85,9 @@ def write_report(
         points=kept.points,
         comparison=kept.comparison,
         sensitivity=kept.sensitivity,
-        expected=_expected(result),
+        expected=_expected(result, own.scenario),
+        stability=_stability(result, run),
+        losses=_losses(own.scenario),
         items=_items(own.scenario, result),
         assumptions=_assumptions(own.scenario),
     )
@@ -112,11 +114,26 @@ def _items(scenario: Scenario, result: SearchResult) -> list[ChipItems]:
     return [chip_items(result.chip, model), chip_items(preset_chip("tpuv4"), model)]
 
 
-def _expected(result: SearchResult) -> dict[str, ExpectedError | None]:
+def _expected(result: SearchResult, scenario: Scenario) -> dict[str, ExpectedError | None]:
     """By model, what measured runs near its plan say."""
     from rephaze.api.expected_errors import expected_of_search
 
-    return expected_of_search(result.plans)
+    return expected_of_search(result.plans, scenario)
+
+
+def _stability(result: SearchResult, run: Path) -> Stability | None:
+    """Whether the chip stays the best of those solved under the error of predictions."""
+    from rephaze.api.expected_errors import stability_of_search
+
+    return stability_of_search(result, run)
+
+
+def _losses(scenario: Scenario) -> str:
+    """At which rates the page's times are, if not those of the figures."""
+    from rephaze.hardware.derating import losses_at
+
+    losses = losses_at("searched", scenario)
+    return "" if losses is None else losses.sentence()
 
 
 def _assumptions(scenario: Scenario) -> tuple[Assumption, ...]:

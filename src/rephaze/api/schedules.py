@@ -130,7 +130,10 @@ def schedule_model(
     check_count("microbatch", microbatch, at_most=MAX_COUNT)
     check_count("tp", tp, at_most=MAX_COUNT)
     on_step("mapping operators")
-    setting = as_chip(chip), as_scenario(scenario)
+    from rephaze.hardware.derating import chip_at
+
+    given = as_scenario(scenario)
+    setting = chip_at(as_chip(chip), given), given
     found = layer_problems(str(model), *setting, tp=tp, microbatch=microbatch, layer=layer)
     clock_hz = setting[0].clock_hz
     return ScheduledModel(passes=tuple(replace(solve(*one), clock_hz=clock_hz) for one in found))

@@ -35,6 +35,7 @@ def exploration_blocks(found: Exploration) -> list[Block]:
         blocks = [f"{found.status} {answer_sentence(found)}"]
         blocks += [f"not proven: {found.reason}"] if found.reason else []
         blocks += [f"chip  {chip_sentence(found.chip, found.area_um2)}"]
+        blocks += [f"rates  {physics_sentence(found)}"] if physics_sentence(found) else []
         if found.system is not None:
             blocks += [f"system  {found.system.in_words}", f"takes  {found.system.bill_in_words}"]
         blocks += [plan_table(found.plans)]
@@ -60,12 +61,20 @@ def unknown_sentence(found: Exploration) -> str:
     return f"any of {most:,} {counted} may have a plan, of {found.settings.objective} {bounded}"
 
 
+def physics_sentence(found: Exploration) -> str:
+    """At which rates chips and links run, if not at those of their figures."""
+    from rephaze.hardware.derating import losses_at
+
+    losses = losses_at("searched", found.settings.scenario)
+    return "" if losses is None else losses.sentence()
+
+
 def rates_sentences(found: Exploration) -> list[str]:
     """Tokens a second and the use of the chips, of each model's plan."""
     if found.chip is None:
         return []
-    attention = found.settings.scenario.attention
-    return [f"{plan.model}: {plan_rates(plan, found.chip, attention).sentence}" for plan in found.plans]
+    scenario = found.settings.scenario
+    return [f"{plan.model}: {plan_rates(plan, found.chip, scenario).sentence}" for plan in found.plans]
 
 
 def _objective(found: Exploration, value: float) -> str:

@@ -14,10 +14,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rephaze.api.present import Block, Shown
+from rephaze.errors import SpecError
 from rephaze.types.checks import check_choice, check_count
 from rephaze.types.chip import ChipTable, FloatColumn
 from rephaze.types.cluster import resized_cluster
-from rephaze.types.scenario import Scenario
+from rephaze.types.scenario import PhysicsName, Scenario
 from rephaze.types.space import AreaModel
 
 if TYPE_CHECKING:
@@ -109,6 +110,21 @@ def design_areas(file: str | Path, model: str = AreaModel.CORRECTED) -> DesignAr
 def as_scenario(scenario: str | Path | Scenario) -> Scenario:
     """A scenario given as a record, by name or as a file."""
     return scenario if isinstance(scenario, Scenario) else load_scenario(scenario)
+
+
+def at_physics(scenario: Scenario, physics: str | None) -> Scenario:
+    """The scenario at the rates of a physics by name; None leaves it as it is."""
+    from rephaze.hardware.derating import calibrated_scenario
+
+    if physics is None:
+        return scenario
+    check_choice("physics", physics, [str(one) for one in PhysicsName])
+    if physics == PhysicsName.CALIBRATED:
+        return calibrated_scenario(scenario)
+    if scenario.physics is PhysicsName.CALIBRATED:
+        rule = f"cannot be had of scenario {scenario.name}, which is at calibrated rates"
+        raise SpecError("physics", physics, rule, "give the scenario before it was calibrated")
+    return scenario
 
 
 def resized(scenario: Scenario, num_devices: int | None, global_batch: int | None) -> Scenario:

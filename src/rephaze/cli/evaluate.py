@@ -23,6 +23,14 @@ def evaluate(
             help="Plan files (a problem and a plan): .json, or .jsonl with one a line.", metavar="PLAN"
         ),
     ],
+    chip: Annotated[
+        str | None,
+        typer.Option(
+            "--chip",
+            help="Preset or chip file the problem was made for: adds what measured runs near the plan say and how "
+            "stable the choice is (cost model full).",
+        ),
+    ] = None,
     timeline: Annotated[
         bool, typer.Option("--timeline", help="Show what every stage does when (not of cost model paper).")
     ] = False,
@@ -46,7 +54,7 @@ def evaluate(
 
     check_out(to, out, json=json)
     statuses = []
-    for label, answer in evaluate_plans(plans, timeline=timeline):
+    for label, answer in evaluate_plans(plans, timeline=timeline, chip=chip):
         statuses.append(answer.status)
         if to is not None and not isinstance(answer, BadProblem):
             check_single(statuses)

@@ -20,6 +20,7 @@ from rephaze.cli.output import (
     stdout,
     step_status,
 )
+from rephaze.cli.physics_option import PhysicsOption
 
 if TYPE_CHECKING:
     from rephaze.api.plan_results import PlacedModel
@@ -56,6 +57,7 @@ def place(
             "or paper.",
         ),
     ] = None,
+    physics: PhysicsOption = None,
     why: Annotated[
         str,
         typer.Option(
@@ -84,7 +86,7 @@ def place(
     from rephaze.api.problem_files import BadProblem
 
     if chip is None:
-        of_models = ["devices", "global_batch", "scenario", "family"]
+        of_models = ["devices", "global_batch", "scenario", "family", "physics"]
         refuse_given(ctx, of_models, "is for a model with --chip", "problem files say all of it themselves")
     elif len(problems) != 1:
         raise MisuseError("MODEL", problems, "must be one model with --chip")
@@ -103,6 +105,7 @@ def place(
                 scenario=scenario,
                 why=why or None,
                 family=family,
+                physics=physics,
                 on_step=on_step,
             )
             answers = [(placed.label, placed)]

@@ -61,7 +61,7 @@ def show_placement(console: Console, found: PlacedModel) -> None:
     if placement.best is None:
         console.print(styled((str(placement.status), "bold red"), f" {placement.reason}"))
     else:
-        notes = [*rates_said(found.rates), proof_sentence(found)]
+        notes = [*rates_said(found.rates, found.source), proof_sentence(found)]
         _show_plan(console, found.problem, placement.best, notes)
     if found.alternative is not None:
         _show_alternative(console, found)

@@ -43,7 +43,8 @@ def reproduce(
     setting: Annotated[
         list[str] | None,
         typer.Option(
-            help="Of paper: only this setting (paper, 'paper, mixed units', 'default, gpt2-xl', default)."
+            help="Of paper: only this setting (paper, 'paper, mixed units', 'default, gpt2-xl', default, "
+            "'calibrated, gpt2-xl', calibrated); give it again for more."
         ),
     ] = None,
     max_chips: Annotated[int | None, typer.Option(help="Of nest: leave larger clusters out.", min=1)] = None,

@@ -27,6 +27,7 @@ from rephaze.cli.output import (
     step_status,
     styled,
 )
+from rephaze.cli.physics_option import PhysicsOption
 from rephaze.cli.tables import print_content
 from rephaze.errors import RephazeError
 from rephaze.types.stopping import UNSTOPPED, StopSignal
@@ -71,6 +72,7 @@ def search(
             "or paper."
         ),
     ] = None,
+    physics: PhysicsOption = None,
     out: Annotated[Path | None, typer.Option(help="Folder to record the run in.", metavar="RUN")] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on with the run in --out.")] = False,
     objective: Annotated[str | None, typer.Option(help="throughput, per-area, per-watt or per-usd.")] = None,
@@ -133,9 +135,8 @@ def search(
                 *(models or ()),
                 scenario=scenario,
                 config=config,
-                changes=_changes(
-                    objective, aggregate, devices, global_batch, area_limit_mm2, exhaustive, family, method
-                )
+                changes=({} if physics is None else {"physics": physics})
+                | _changes(objective, aggregate, devices, global_batch, area_limit_mm2, exhaustive, family, method)
                 | budget_changes(budget_watts, budget_usd, budget_mm2),
                 store=out,
                 resume=resume,
@@ -151,7 +152,9 @@ def search(
         # Still under Ctrl-C's handler: pressed a moment too late it must not cost the answer.
         if json_output:
             report = _write_report(out, quiet=True, stop=stop, search_s=result.search_s)
-            print_json(_record(result) | {"report": None if report is None else str(report)})
+            print_json(
+                _record(result) | _judged(result, out) | {"report": None if report is None else str(report)}
+            )
         else:
             _print(result, out)
             if time_limit is None:
@@ -245,9 +248,9 @@ def _write_report(
 def _record(result: Exploration) -> dict[str, Any]:
     from rephaze.api.plan_rates import OBJECTIVE_UNITS, plan_rates, rates_record
 
-    attention = result.settings.scenario.attention
+    scenario = result.settings.scenario
     plans = [
-        asdict(plan) | (rates_record(plan_rates(plan, result.chip, attention)) if result.chip else {})
+        asdict(plan) | (rates_record(plan_rates(plan, result.chip, scenario)) if result.chip else {})
         for plan in result.plans
     ]
     certificate = asdict(result.certificate)
@@ -269,12 +272,33 @@ def _record(result: Exploration) -> dict[str, Any]:
     }
 
 
+def _judged(result: Exploration, out: Path | None) -> dict[str, Any]:
+    """What measured runs say of the prices, and how stable the choice of the chip is under their error."""
+    from rephaze.api.expected_errors import NOTHING_NEAR, expected_of_search, stability_of_search
+    from rephaze.api.search_views import physics_sentence
+    from rephaze.types.placement import PlacementModel
+
+    scenario = result.settings.scenario
+    found: dict[str, Any] = {"physics": str(scenario.physics)}
+    if physics_sentence(result):
+        found["rates"] = physics_sentence(result)
+    if result.chip is None or scenario.placement_model is not PlacementModel.FULL:
+        return found
+    expected = expected_of_search(result.plans, scenario)
+    found["expected_error"] = {
+        model: NOTHING_NEAR if near is None else asdict(near) for model, near in expected.items()
+    }
+    stable = None if out is None else stability_of_search(result, out)
+    return found if stable is None else found | {"stability": asdict(stable)}
+
+
 def _print(result: Exploration, out: Path | None) -> None:
-    from rephaze.api.expected_errors import expected_of_search, expected_sentence
+    from rephaze.api.expected_errors import expected_of_search, expected_sentence, stability_of_search
     from rephaze.api.search_views import (
         answer_sentence,
         certificate_sentence,
         chip_sentence,
+        physics_sentence,
         plan_table,
         rates_sentences,
         unknown_sentence,
@@ -292,6 +316,8 @@ def _print(result: Exploration, out: Path | None) -> None:
     if result.reason:
         stdout.print(styled(("not proven:", "yellow"), f" {result.reason}"))
     stdout.print(styled(("chip", "bold"), f"  {chip_sentence(result.chip, result.area_um2)}"))
+    if physics_sentence(result):
+        stdout.print(styled(("rates", "bold"), f"  {physics_sentence(result)}"))
     if result.system is not None:
         stdout.print(styled(("system", "bold"), f"  {result.system.in_words}"))
         stdout.print(styled(("takes", "bold"), f"  {result.system.bill_in_words}"))
@@ -302,8 +328,11 @@ def _print(result: Exploration, out: Path | None) -> None:
     _print_scope(result)
     stdout.print(styled(("held back by", "bold"), f"  {result.certificate.binding}"))
     if result.settings.scenario.placement_model is PlacementModel.FULL:
-        for model, near in expected_of_search(result.plans).items():
+        for model, near in expected_of_search(result.plans, result.settings.scenario).items():
             stdout.print(styled((f"expected, {model}", "bold"), f"  {expected_sentence(near)}"))
+        stable = None if out is None else stability_of_search(result, out)
+        if stable is not None:
+            stdout.print(styled(("stable", "bold"), f"  {stable.sentence()}"))
     if out is not None:
         stdout.print(f"run recorded in {out}")
 

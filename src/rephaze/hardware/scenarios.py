@@ -14,6 +14,7 @@ from pydantic import Field, model_validator
 from rephaze.errors import SpecError
 from rephaze.hardware.area import chip_area
 from rephaze.hardware.constraints import parse_constraint
+from rephaze.hardware.derating import calibrated_scenario
 from rephaze.hardware.presets import preset_chip
 from rephaze.hardware.ranges import Range, Strict, Values
 from rephaze.hardware.sourced_data import data_file
@@ -25,7 +26,7 @@ from rephaze.types.files import read_mapping, validate
 from rephaze.types.full import DeviceOrder, PipelineSchedule, PlanFamily, PlanOptions, ShardGroups, Sharding
 from rephaze.types.graph import AttentionKind
 from rephaze.types.placement import Optimizer, PlacementModel, PrecisionName, Recompute
-from rephaze.types.scenario import EstimateModelName, Scenario, TrainingSettings
+from rephaze.types.scenario import EstimateModelName, PhysicsName, Scenario, TrainingSettings
 from rephaze.types.schedule import Exclusion
 from rephaze.types.space import AreaModel, DesignSpace, Template
 from rephaze.units import GIB, MIB
@@ -133,6 +134,7 @@ class ScenarioFile(Strict):
     placement_model: PlacementModel = Field(strict=False)
     all_cores_excludes: Exclusion = Field(strict=False)
     attention: AttentionKind = Field(strict=False)
+    physics: PhysicsName = Field(default=PhysicsName.IDEAL, strict=False)
     space: SpaceFile
     cluster: ClusterFile
     training: TrainingFile
@@ -171,7 +173,7 @@ def scenario_from_mapping(data: dict[str, Any], *, name: str, source: str = "") 
         cluster = cluster_from_file(found.cluster)
     with under(f"{prefix}training."):
         training = _training(found.training)
-    return Scenario(
+    scenario = Scenario(
         name=name,
         title=found.title,
         space=space,
@@ -183,6 +185,10 @@ def scenario_from_mapping(data: dict[str, Any], *, name: str, source: str = "") 
         attention=found.attention,
         plans=_plans(found),
     )
+    if found.physics is PhysicsName.IDEAL:
+        return scenario
+    with under(prefix):
+        return calibrated_scenario(scenario)
 
 
 def cluster_from_file(found: ClusterFile) -> Cluster:

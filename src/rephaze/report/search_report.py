@@ -36,7 +36,7 @@ from rephaze.types.plan_account import BaselineAccounts, PlanDetail
 from rephaze.types.run_record import Incumbent, RunInfo, minute_of
 from rephaze.types.search import Certificate, Objective, SearchResult
 from rephaze.types.sensitivity import Sensitivity
-from rephaze.types.truth import ExpectedError
+from rephaze.types.truth import ExpectedError, Stability
 from rephaze.units import S_PER_US, UM2_PER_MM2
 
 
@@ -65,6 +65,9 @@ class SearchRecords:
     comparison: Comparison | None = None
     sensitivity: Sensitivity | None = None
     expected: Mapping[str, ExpectedError | None] = field(default_factory=dict)
+    stability: Stability | None = None
+    losses: str = ""
+    """At which rates times are, if not those of the figures of chips and links."""
     """By model, what measured runs near its plan say; None: none is near."""
     items: Sequence[ChipItems] = ()
     """The silicon of the winner, and of TPUv4."""
@@ -116,7 +119,11 @@ def search_sections(records: SearchRecords) -> list[Section]:
         Section(title="The certificate", body=_certificate(records, unit), short="Certificate"),
     ]
     if records.expected:
-        found.append(Section(title="Expected error", body=expected_body(records.expected)))
+        found.append(
+            Section(
+                title="Expected error", body=expected_body(records.expected, records.stability, records.losses)
+            )
+        )
     if records.assumptions:
         found.append(Section(title="Assumptions", body=assumptions_body(records.assumptions)))
     return [*found, Section(title="Settings and versions", body=_settings(records.info), short="Settings")]

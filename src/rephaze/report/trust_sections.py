@@ -7,7 +7,7 @@ from itertools import groupby
 
 from rephaze.report.page import details, paragraph, table
 from rephaze.types.assumption import GRADES, Assumption
-from rephaze.types.truth import ExpectedError
+from rephaze.types.truth import ExpectedError, Stability
 
 
 def assumptions_body(assumptions: Sequence[Assumption]) -> str:
@@ -29,24 +29,44 @@ def assumptions_body(assumptions: Sequence[Assumption]) -> str:
     return body
 
 
-def expected_body(expected: Mapping[str, ExpectedError | None]) -> str:
-    """A row for each model: how long runs near its plan took, over what data-sheet rates give."""
+def expected_body(
+    expected: Mapping[str, ExpectedError | None], stability: Stability | None = None, losses: str = ""
+) -> str:
+    """A row for each model: how long runs near its plan took, over what the rates of the page give.
+
+    Args:
+        expected: By model.
+        stability: Of the choice of the chip.
+        losses: What calibrated rates are; empty: the page is at data-sheet rates.
+    """
     rows = [
         [model, "none is near", "", "", "", ""]
         if near is None
         else [
             model,
             f"{near.num_rows:,}, chips of family {near.family}",
-            f"{near.measured_over_ideal_ratio:.2f}",
-            f"{near.measured_over_ideal_low_ratio:.2f} to {near.measured_over_ideal_high_ratio:.2f}",
+            *_ratios(near),
             f"{near.calibrated_error_share:.0%}",
             ", ".join(near.sources),
         ]
         for model, near in expected.items()
     ]
     header = ["model", "measured runs near", "measured over price", "most of them", "calibrated error", "sources"]
+    rates = f"Times on this page: {losses}." if losses else "Times on this page are at data-sheet rates."
     said = (
-        "Times on this page are at data-sheet rates, the same for all chips. Runs that others measured with plans "
-        "like these took longer by so much; the error is that of the physics calibrated on such runs."
+        f"{rates} Runs that others measured with plans like these took so many times as long; the error is that "
+        "of the physics calibrated on such runs."
     )
-    return paragraph(said) + table(header, rows, texts=(1, 5))
+    body = paragraph(said) + table(header, rows, texts=(1, 5))
+    if stability is not None:
+        body += paragraph(f"{stability.sentence().capitalize()} (chips that the search solved exactly).")
+    return body
+
+
+def _ratios(near: ExpectedError) -> list[str]:
+    """Measured over the price: the middle, and most of them."""
+    if near.is_calibrated:
+        low, high = near.measured_over_calibrated_low_ratio, near.measured_over_calibrated_high_ratio
+        return [f"{near.measured_over_calibrated_ratio:.2f}", f"{low:.2f} to {high:.2f}"]
+    low, high = near.measured_over_ideal_low_ratio, near.measured_over_ideal_high_ratio
+    return [f"{near.measured_over_ideal_ratio:.2f}", f"{low:.2f} to {high:.2f}"]

@@ -21,13 +21,13 @@ from rephaze.measure.objective import check_weights
 from rephaze.types.checks import check_count, did_you_mean, under
 from rephaze.types.cluster import resized_cluster
 from rephaze.types.files import read_mapping, validate
-from rephaze.types.scenario import Scenario
+from rephaze.types.scenario import PhysicsName, Scenario
 from rephaze.types.search import Aggregate, Objective, SearchMethod, SearchSettings
 from rephaze.types.system import ClusterBudget, SystemSpace
 
 SCENARIO_SECTIONS = ("space", "cluster", "training", "plans")
 SYSTEM_SECTIONS = ("system", "budget")
-SCENARIO_FIELDS = ("title", "estimate_model", "placement_model", "all_cores_excludes", "attention")
+SCENARIO_FIELDS = ("title", "estimate_model", "placement_model", "all_cores_excludes", "attention", "physics")
 AREA_LIMITS = ("area_limit_um2", "area_limit_chip", "area_limit_design")
 
 
@@ -110,6 +110,7 @@ def resolve_settings(
     asked = _search_section(models, layers[1:])
     resolved = _scenario(Path(base).stem, layers)
     systems, budget = _systems(resolved, layers[1:])
+    _check_physics(resolved, asked, layers[1:])
     settings = SearchSettings(
         models=tuple(asked.models),
         weights=tuple(asked.weights if asked.weights is not None else [1.0] * len(asked.models)),
@@ -124,6 +125,19 @@ def resolve_settings(
     )
     check_weights(settings)
     return settings
+
+
+def _check_physics(scenario: Scenario, asked: SearchSection, layers: tuple[_Layer, ...]) -> None:
+    """Raise if power or money, which follow the clock a chip really has, are asked of a reduced one."""
+    if scenario.physics is PhysicsName.IDEAL:
+        return
+    for section in SYSTEM_SECTIONS:
+        if any(layer.section(section) for layer in layers):
+            rule = f"reduces clocks, from which the power and the bill of section {section} follow"
+            raise SpecError("physics", str(scenario.physics), rule, f"leave section {section} out")
+    if asked.objective not in (Objective.THROUGHPUT, Objective.PER_AREA):
+        rule = f"reduces clocks, from which objective {asked.objective} follows"
+        raise SpecError("physics", str(scenario.physics), rule, "choose objective throughput or per-area")
 
 
 def _base_name(run_file: _Layer) -> str:

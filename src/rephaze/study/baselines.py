@@ -13,6 +13,7 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
+from rephaze.hardware.derating import chip_at
 from rephaze.hardware.grid import FIELDS
 from rephaze.hardware.presets import preset_chip
 from rephaze.hardware.template import build_chips
@@ -25,8 +26,9 @@ from rephaze.study.chip_metric import ChipMetric, metric_of_chip
 from rephaze.study.yardstick import Yardstick
 from rephaze.types.chip import Chip
 from rephaze.types.comparison import Baseline, ChipAnswer
+from rephaze.types.scenario import Scenario
 from rephaze.types.search import Evaluation
-from rephaze.types.space import AreaModel, DesignSpace
+from rephaze.types.space import AreaModel
 from rephaze.types.stopping import UNSTOPPED
 from rephaze.units import GIB, MIB
 
@@ -43,10 +45,11 @@ def spotlight_name(metric: ChipMetric, plan: str) -> str:
     return f"spotlight {metric}, {plan} plan"
 
 
-def tpuv4_of(space: DesignSpace) -> Chip:
-    """TPUv4 as the space's area model knows it: the paper's template with 32 GiB, or the preset."""
+def tpuv4_of(scenario: Scenario) -> Chip:
+    """TPUv4 as the space's area model knows it: the paper's template with 32 GiB, or the preset at its rates."""
+    space = scenario.space
     if space.area_model is not AreaModel.PAPER:
-        return preset_chip("tpuv4")
+        return chip_at(preset_chip("tpuv4"), scenario)
 
     def column(value: int) -> NDArray[np.int64]:
         return np.array([value], dtype=np.int64)

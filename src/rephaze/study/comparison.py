@@ -147,7 +147,7 @@ def compare_baselines(
 
 def _baselines(yardstick: Yardstick, result: SearchResult, budget: int, on_step: OnStep) -> list[Baseline]:
     settings = yardstick.settings
-    tpuv4 = tpuv4_of(settings.scenario.space)
+    tpuv4 = tpuv4_of(settings.scenario)
     found: list[Baseline] = []
     on_step(TPUV4_EXPERT, None)
     found.append(chip_with_expert_plans(yardstick, TPUV4_EXPERT, tpuv4))

@@ -6,29 +6,35 @@ import math
 import time
 from collections.abc import Collection
 
+from rephaze.hardware.derating import chip_at, family_of
 from rephaze.hardware.presets import load_presets, preset_chip
 from rephaze.search.evaluator import Preparation
 from rephaze.study.baselines import tpuv4_of
 from rephaze.study.yardstick import Yardstick
 from rephaze.types.chip import Chip
 from rephaze.types.comparison import ChipAnswer
+from rephaze.types.scenario import PhysicsName, Scenario
 from rephaze.types.search import SearchSettings
-from rephaze.types.space import AreaModel, DesignSpace
+from rephaze.types.space import AreaModel
 from rephaze.types.stopping import UNSTOPPED, StoppedError, StopSignal
 
 FIRST = ("tpuv4", "a100-80gb")
 """Measured before the others, in this order."""
 
 
-def known_chips(space: DesignSpace) -> list[Chip]:
-    """Presets that the space's area model can price, best known first.
+def known_chips(scenario: Scenario) -> list[Chip]:
+    """Presets that the space's area model can price, best known first, at the rates of the scenario's physics.
 
-    The paper's area model knows the cores of its own template only: TPUv4 is the one chip it describes.
+    The paper's area model knows the cores of its own template only: TPUv4 is the one chip it describes. Calibrated
+    physics knows nothing of chips that no run was measured on: they are left out.
     """
-    if space.area_model is AreaModel.PAPER:
-        return [tpuv4_of(space)]
+    if scenario.space.area_model is AreaModel.PAPER:
+        return [tpuv4_of(scenario)]
     whole = [name for name, preset in load_presets().items() if not preset.blanks]
-    return [preset_chip(name) for name in (*FIRST, *(name for name in whole if name not in FIRST))]
+    if scenario.physics is PhysicsName.CALIBRATED:
+        whole = [name for name in whole if family_of(name, is_known=True) is not None]
+    names = (*FIRST, *(name for name in whole if name not in FIRST))
+    return [chip_at(preset_chip(name), scenario) for name in names]
 
 
 def measure_known_chips(
@@ -52,7 +58,7 @@ def measure_known_chips(
     found: list[ChipAnswer] = []
     try:
         yardstick = Yardstick(Preparation(settings, stop))
-        for chip in known_chips(settings.scenario.space):
+        for chip in known_chips(settings.scenario):
             if chip.name in without:
                 continue
             if found and time.perf_counter() - began > budget_s:

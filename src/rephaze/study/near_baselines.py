@@ -56,7 +56,7 @@ def _names(settings: SearchSettings) -> list[str]:
 def _measured(yardstick: Yardstick, name: str, winner: Chip) -> Baseline:
     if name == SEARCHED_EXPERT:
         return chip_with_expert_plans(yardstick, name, winner)
-    tpuv4 = tpuv4_of(yardstick.settings.scenario.space)
+    tpuv4 = tpuv4_of(yardstick.settings.scenario)
     if name == TPUV4_EXPERT:
         return chip_with_expert_plans(yardstick, name, tpuv4)
     rule = next(rule for rule in PlanRule if name == f"tpuv4, {rule}")

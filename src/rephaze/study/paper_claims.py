@@ -9,12 +9,14 @@ from importlib.resources import files
 from pathlib import Path
 from statistics import fmean, geometric_mean
 
+from rephaze.hardware.derating import usable_memory_share
 from rephaze.study.baselines import spotlight_name, tpuv4_of
 from rephaze.study.chip_metric import ChipMetric
 from rephaze.study.paper_runs import PAPER_SETTINGS, OnStep, PaperRuns, PaperSetting, total_search_s
 from rephaze.types.chip import Chip
 from rephaze.types.comparison import ChipAnswer
 from rephaze.types.reproduction import ClaimCheck, PaperClaims, PaperReproduction, SettingFindings
+from rephaze.types.scenario import PhysicsName
 from rephaze.types.search import ModelPlan
 from rephaze.units import GIB
 
@@ -91,7 +93,7 @@ def checked_claims(found: SettingFindings, claims: PaperClaims) -> list[ClaimChe
         nothing = found.common.reason or "no chip was found"
         return [ClaimCheck(claim="one chip for all models", published="", found=nothing, holds=None)]
     checks = _gain_checks(found, claims)
-    tpuv4 = tpuv4_of(found.comparison.settings.scenario.space)
+    tpuv4 = tpuv4_of(found.comparison.settings.scenario)
     own = [result for result in found.own.values() if result.chip is not None]
     chips = [result.chip for result in own if result.chip is not None]
     plans = [*found.common.plans, *(plan for result in own for plan in result.plans)]
@@ -121,7 +123,10 @@ def checked_claims(found: SettingFindings, claims: PaperClaims) -> list[ClaimChe
 
 
 def _memory_check(found: SettingFindings, plans: Sequence[ModelPlan], claims: PaperClaims) -> ClaimCheck:
-    largest_gib = max(plan.hbm_bytes for plan in plans) / GIB
+    scenario = found.comparison.settings.scenario
+    # Calibrated plans have a part of the memory to plan with; the claim is about all of it.
+    share = usable_memory_share() if scenario.physics is PhysicsName.CALIBRATED else 1.0
+    largest_gib = round(max(plan.hbm_bytes for plan in plans) / share / GIB, 3)
     lost, told = 0.0, f"at most {largest_gib:g} GiB"
     if found.with_published_memory is not None:
         lost = max(0.0, 1.0 - 1.0 / max(gains(found.with_published_memory, found.common.plans)))

@@ -47,8 +47,8 @@ class PaperSetting:
     """Chips each searching baseline may look at; 0: none of these baselines."""
     models: tuple[str, ...] = ()
     """Only these, in place of all."""
-    changes: dict[str, dict[str, Any]] = field(default_factory=dict)
-    """Of single fields of the scenario, by section."""
+    changes: dict[str, Any] = field(default_factory=dict)
+    """Of single fields of the scenario, by section; of the scenario itself by name."""
 
     def settings(self, models: Sequence[str]) -> SearchSettings:
         """The search for one chip of all the models."""
@@ -58,12 +58,17 @@ class PaperSetting:
         return replace(found, scenario=KNOBS["outer-links"](found.scenario, self.links_factor))
 
 
+CALIBRATED = {"physics": "calibrated"}
 PAPER_SETTINGS = (
     PaperSetting(name="paper", scenario="paper", num_tried=16),
     PaperSetting(name="paper, mixed units", scenario="paper", links_factor=MIXED_UNITS, with_own=False),
     # One model alone is proven soon, whatever the time leaves of all together.
     PaperSetting(name="default, gpt2-xl", scenario="default", models=("gpt2-xl",), with_own=False),
     PaperSetting(name="default", scenario="default"),
+    PaperSetting(
+        name="calibrated, gpt2-xl", scenario="default", models=("gpt2-xl",), with_own=False, changes=CALIBRATED
+    ),
+    PaperSetting(name="calibrated", scenario="default", with_own=False, changes=CALIBRATED),
 )
 
 

@@ -9,11 +9,12 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from rephaze.truth.constants import Constant
+from rephaze.hardware.calibration import Constant
 from rephaze.truth.op_table import OpColumns, OpTable
 from rephaze.truth.physics import Constants, segment_times
 from rephaze.truth.predict import Variant, best_prediction, predict_time, predict_variant, write_variants
 from rephaze.truth.records import MeasuredRun
+from rephaze.types.truth import LeftOutRow
 
 Vector = NDArray[np.float64]
 
@@ -23,7 +24,14 @@ STEP = 0.02
 """Of a logarithm, for derivatives."""
 ROBUST = 0.15
 """Errors beyond this count in proportion, not squared: single runs collapse."""
-LEAN = 0.01
+LEAN = 0.003
+"""How strongly constants lean to where they start; stronger and weaker were both worse on rows left out."""
+LONGEST_STEP = 0.3
+"""Of a logarithm, before times are predicted anew."""
+SMALL_STEP = 0.03
+"""Steps of logarithms below this need no new prediction of the other rows: their derivatives suffice."""
+NUM_REFITS = 3
+"""Steps of a fit without some rows, at most."""
 SWEEP_SHARE = 4
 """Of a sweep every so manieth plan is fitted; all are judged."""
 
@@ -41,17 +49,30 @@ class Fit:
     problem: FitProblem
 
     def left_out(self, key: Callable[[MeasuredRun], str]) -> Vector:
-        """Predicted times of every run from constants fitted without the runs of its key.
-
-        One further step of the fit from the common values, without those rows; then the rows are predicted anew.
-        """
-        keys = [key(run) for run in self.runs]
+        """Logarithms of the times of every run, from constants fitted without the runs of its key."""
+        keys = np.array([key(run) for run in self.runs])
         found = self.predicted_s.copy()
-        for name in sorted(set(keys)):
-            out = np.array([one == name for one in keys])
-            values = self.problem.stepped(self.values, self.predicted_s, self.jacobian, ~out)
+        for name in sorted(set(keys.tolist())):
+            out = keys == name
+            values = self.without(out)
             found[out] = self.problem.times(values, np.flatnonzero(out))
         return found
+
+    def without(self, out: NDArray[np.bool_]) -> dict[str, float]:
+        """The constants of a fit that never sees these rows: damped steps from the common values till they rest.
+
+        Derivatives stay those at the common values; after a step that is not small other rows are predicted anew.
+        """
+        problem, counts = self.problem, ~out
+        values, predicted = dict(self.values), self.predicted_s.copy()
+        for _ in range(NUM_REFITS):
+            stepped = problem.stepped(values, predicted, self.jacobian, counts)
+            moved = max(abs(float(np.log(stepped[name] / values[name]))) for name in self.names)
+            values = stepped
+            if moved < SMALL_STEP:
+                break
+            predicted[counts] = problem.times(values, np.flatnonzero(counts))
+        return values
 
 
 class FitProblem:
@@ -79,9 +100,10 @@ class FitProblem:
             for found in written
         ]
         self.measured = np.log([run.measured_s or 1.0 for run in self.runs])
-        sizes = Counter((run.source, run.chip) for run in self.runs)
-        # A source counts with the root of its rows: neither its rows nor its name alone.
-        self.weights = np.array([sizes[run.source, run.chip] ** -0.5 for run in self.runs])
+        sizes = Counter(run.source for run in self.runs)
+        # A source counts with the root of its rows. Each counting alike, as in the mean that is judged, was worse
+        # on rows left out: single rows then decide constants.
+        self.weights = np.array([sizes[run.source] ** -0.5 for run in self.runs])
 
     def times(self, values: Constants, which: NDArray[np.intp]) -> Vector:
         """Logarithms of the predicted times of some rows."""
@@ -133,16 +155,34 @@ class FitProblem:
         error = (predicted - self.measured)[counts]
         rows, weights = jacobian[counts], self.weights[counts]
         step = np.zeros(len(names))
-        for _ in range(8):
+        for _ in range(40):
             left = np.abs(error + rows @ step)
             trust = weights * np.where(left < ROBUST, 1.0, ROBUST / np.maximum(left, 1e-9))
-            matrix = (rows * trust[:, None]).T @ rows + np.diag(lean)
-            step = np.linalg.solve(matrix, -(rows * trust[:, None]).T @ error - lean * (at - start))
-            step = np.clip(at + np.clip(step, -0.5, 0.5), low, high) - at
+            # Constants that would leave their bounds stay there; the others are solved for without them.
+            free = np.ones(len(names), dtype=bool)
+            step = np.zeros(len(names))
+            for _ in range(len(names)):
+                matrix = (rows[:, free] * trust[:, None]).T @ rows[:, free] + np.diag(lean[free])
+                pull = (rows[:, free] * trust[:, None]).T @ (error + rows[:, ~free] @ step[~free])
+                step[free] = np.linalg.solve(matrix, -pull - lean[free] * (at - start)[free])
+                lowest, highest = np.maximum(low - at, -LONGEST_STEP), np.minimum(high - at, LONGEST_STEP)
+                beyond = free & ((step < lowest) | (step > highest))
+                step = np.clip(step, lowest, highest)
+                if not beyond.any():
+                    break
+                free &= ~beyond
         return values | {name: float(np.exp(x)) for name, x in zip(names, at + step, strict=True)}
 
 
-BATCH_CONSTANTS = ("link_rate", "network_rate", "memory_rate", "interference", "message_s", "batch_s")
+BATCH_CONSTANTS = (
+    "link_rate",
+    "network_rate",
+    "memory_rate",
+    "interference",
+    "message_s",
+    "batch_s",
+    "exposed_share",
+)
 """Enter a batch's price beside the layers' times."""
 
 
@@ -158,6 +198,21 @@ def source_errors(fit: Fit, predicted: Vector) -> dict[str, float]:
         errors.setdefault(run.source, []).append(float(error))
     means = {source: float(np.mean(found)) for source, found in sorted(errors.items())}
     return means | {"mean over sources": float(np.mean(list(means.values())))}
+
+
+def left_out_rows(fit: Fit, predicted: Vector) -> tuple[LeftOutRow, ...]:
+    """Each fitted row with its error under these predicted logarithms of times."""
+    errors = np.expm1(predicted - fit.problem.measured).tolist()
+    return tuple(
+        LeftOutRow(
+            source=run.source,
+            model=run.model,
+            machine=variant.machine.name,
+            is_mixture=run.shape.experts is not None,
+            error_share=error,
+        )
+        for run, variant, error in zip(fit.runs, fit.problem.variants, errors, strict=True)
+    )
 
 
 def fit_memory(runs: Sequence[MeasuredRun], values: Constants) -> dict[str, float]:

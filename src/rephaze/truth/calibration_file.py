@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import fields
 
-from rephaze.truth.constants import Constant
+from rephaze.hardware.calibration import Constant
 
 HEAD = """# Constants of the calibrated physics. Written by `rephaze calibrate`; do not edit values by hand.
 # value: of the fit; ideal: of a machine that reaches its data sheet; start, leaning: what the fit leans to.

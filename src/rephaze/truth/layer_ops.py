@@ -11,6 +11,9 @@ from rephaze.truth.traits import Traits
 
 ELEMENT = 2.0
 FORWARD, INPUT, WEIGHT, REPLAY = range(4)
+HALF_REPLAYED = {"norm": 1.0, "residual": 1.0, "rope": 1.0, "act": 1.0, "attention_out": 1.0, "ffn_in": 0.5}
+"""Every second product is kept (queries, values, the first of a gated pair, the last) and attention; keys, the
+product after attention, the second of the pair and all that is not a product are computed again."""
 
 
 @dataclass(slots=True)
@@ -47,7 +50,7 @@ class LayerWriter:
         self.microbatch = plan.microbatch or 1
         self.tokens = self.microbatch * shape.seq / plan.cp
         self.spread_tokens = self.tokens / (plan.tp if plan.sp or machine.is_tpu else 1)
-        self.recomputes: frozenset[str] | None = None
+        self.tp_axes = machine.axes_of(plan.tp, plan.num_devices // plan.num_slices)
 
     # Layers
 
@@ -89,15 +92,17 @@ class LayerWriter:
         by_rank = 0
         if self.traits.starts_by_rank and self.plan.tp > 1:
             by_rank = self.plan.tp
-        waits = is_mixture and self.traits.waits_for_routing
-        layer = self._layer(num_ops=num_ops, by_rank=by_rank, is_eager=eager or waits)
+        is_waiting = is_mixture and self.traits.waits_for_routing
+        layer = self._layer(num_ops=num_ops, by_rank=by_rank, is_waiting=is_waiting)
         self._attention(layer, is_windowed=is_windowed)
         if is_mixture:
             self._mixture(layer)
         else:
             self._feed_forward(layer, self.shape.ffn, "ffn")
-        if self.plan.recompute == "full":
+        if self.plan.recompute in ("full", "half"):
             layer.kept_bytes += ELEMENT * self.spread_tokens * self.shape.hidden
+        if self.plan.recompute == "half":
+            layer.kept_bytes += ELEMENT * self.spread_tokens * self.shape.hidden  # what the last product gave
         return layer
 
     # Parts of a block
@@ -272,8 +277,7 @@ class LayerWriter:
 
     def _keep(self, layer: LayerOps, piece: str, num_bytes: float) -> None:
         layer.full_bytes += num_bytes
-        if not self._is_replayed(piece):
-            layer.kept_bytes += num_bytes
+        layer.kept_bytes += (1 - self._replayed_share(piece)) * num_bytes
 
     # Collectives
 
@@ -346,32 +350,42 @@ class LayerWriter:
 
     # Rows
 
-    def _layer(self, num_ops: float, by_rank: int = 0, *, is_eager: bool | None = None) -> LayerOps:
-        eager = self.traits.is_eager if is_eager is None else is_eager
+    def _layer(self, num_ops: float, by_rank: int = 0, *, is_waiting: bool = False) -> LayerOps:
+        eager = self.traits.is_eager
         shares = (1.0, 1.2, 0.4, 0.0)
         segments = [
-            self.table.segment(self.machine, share * num_ops, share * by_rank, is_eager=eager) for share in shares
+            self.table.segment(
+                self.machine, share * num_ops, share * by_rank, is_eager=eager, is_waiting=is_waiting
+            )
+            for share in shares
         ]
         return LayerOps(segments=segments)
 
-    def _is_replayed(self, piece: str) -> bool:
+    def _replayed_share(self, piece: str) -> float:
+        """Of an operator and what it leaves, the part that is computed again instead of kept."""
         plan = self.plan
         if plan.recompute == "full":
-            return not (self.traits.drops_last and piece in ("ffn_out", "residual"))
+            return float(not (self.traits.drops_last and piece in ("ffn_out", "residual")))
         if plan.recompute == "policy":
-            return piece not in plan.kept and not (piece == "ffn_out" and self.traits.drops_last)
+            return float(piece not in plan.kept and not (piece == "ffn_out" and self.traits.drops_last))
         if plan.recompute == "attention":
-            return piece == "attention" and not self.is_fused
+            return float(piece == "attention" and not self.is_fused)
         if plan.recompute == "modules":
-            return piece in plan.kept
+            return float(piece in plan.kept)
         if plan.recompute == "half":
-            return piece in ("norm", "residual", "rope", "act", "attention_out", "ffn_in")
-        return False
+            return HALF_REPLAYED.get(piece, self._keys_share() if piece == "qkv" else 0.0)
+        return 0.0
 
-    def _rows(self, layer: LayerOps, which: int, piece: str) -> list[int]:
-        found = [layer.segments[which]]
-        if which == FORWARD and piece and self._is_replayed(piece):
-            found.append(layer.segments[REPLAY])
+    def _keys_share(self) -> float:
+        """Of the product that makes queries, keys and values: the keys' part."""
+        return self.shape.kv_heads / (self.shape.heads + 2 * self.shape.kv_heads)
+
+    def _rows(self, layer: LayerOps, which: int, piece: str) -> list[tuple[int, float]]:
+        """Segments an operator belongs to, each with the part of it that runs there."""
+        found = [(layer.segments[which], 1.0)]
+        share = self._replayed_share(piece) if which == FORWARD and piece else 0.0
+        if share > 0:
+            found.append((layer.segments[REPLAY], share))
             layer.has_replay = True
         return found
 
@@ -388,17 +402,17 @@ class LayerWriter:
         is_grouped: bool = False,
         piece: str = "",
     ) -> None:
-        for at in self._rows(layer, which, piece):
-            self.table.products.append((at, m, n, k, count, bits, is_grouped))
+        for at, share in self._rows(layer, which, piece):
+            self.table.products.append((at, m, share * n, k, count, bits, is_grouped))
 
     def _attend(self, layer: LayerOps, which: int, flops: float, keys: float, piece: str = "") -> None:
-        for at in self._rows(layer, which, piece):
-            self.table.attention.append((at, flops, self.traits.attention_kind, keys))
+        for at, share in self._rows(layer, which, piece):
+            self.table.attention.append((at, share * flops, self.traits.attention_kind, keys))
 
     def _move(self, layer: LayerOps, which: int, num_bytes: float, piece: str = "") -> None:
-        for at in self._rows(layer, which, piece):
-            self.table.moves.append((at, num_bytes, self.traits.is_eager))
+        for at, share in self._rows(layer, which, piece):
+            self.table.moves.append((at, share * num_bytes, self.traits.is_eager))
 
     def _send(self, layer: LayerOps, which: int, row: tuple[float, ...], piece: str) -> None:
-        for at in self._rows(layer, which, piece):
-            self.table.sends.append((at, *row))
+        for at, share in self._rows(layer, which, piece):
+            self.table.sends.append((at, *(share * value for value in row[:4]), row[4], self.tp_axes))

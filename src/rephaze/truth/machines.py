@@ -7,6 +7,9 @@ import tomllib
 from dataclasses import dataclass, replace
 from functools import cache
 from importlib.resources import files
+from typing import Any
+
+from rephaze.hardware.presets import preset_chip
 
 # Watts for a FLOP a second at 16 bits, of the chip that a family's rate is stated for.
 FAMILY_WATTS = {"hopper": 700 / 989e12, "blackwell": 1200 / 2500e12, "cdna": 1400 / 2500e12}
@@ -52,6 +55,16 @@ class Machine:
         """Joined by a torus."""
         return self.axes > 0
 
+    def axes_of(self, degree: int, num_devices: int) -> int:
+        """Axes of the torus of so many chips that a group of this size lies on: the fewest long enough."""
+        if not self.is_tpu:
+            return 1
+        side = max(2.0, num_devices ** (1 / self.axes))
+        used = 1
+        while used < self.axes and degree > 1.5 * side**used:
+            used += 1
+        return used
+
     def halved(self) -> Machine:
         """One of two devices that a chip shows."""
         return replace(
@@ -72,7 +85,26 @@ class Machine:
 def load_machines() -> dict[str, Machine]:
     """All machines by name."""
     data = tomllib.loads(files("rephaze.truth").joinpath("data", "machines.toml").read_text("utf-8"))
-    return {name: Machine(name=name, chips=tuple(values.pop("chips")), **values) for name, values in data.items()}
+    return {name: _machine(name, values) for name, values in data.items()}
+
+
+def _machine(name: str, values: dict[str, Any]) -> Machine:
+    """With the figures of its preset; those that are stated beside it count."""
+    given = dict(values)
+    chip = preset_chip(given.pop("preset"))
+    gain_8 = given.pop("gain_8", 1)
+    gain_4 = given.pop("gain_4", gain_8)
+    figures: dict[str, Any] = {
+        "flops_16": chip.peak_flops_per_s,
+        "flops_8": gain_8 * chip.peak_flops_per_s,
+        "flops_4": gain_4 * chip.peak_flops_per_s,
+        "hbm_bytes_per_s": chip.hbm_bytes_per_s,
+        "memory_bytes": float(chip.hbm_bytes),
+    }
+    if given.pop("is_array", False):
+        figures |= {"cores": chip.num_tensor_cores, "arrays": chip.tensor_width}
+    chips = tuple(given.pop("chips"))
+    return Machine(name=name, chips=chips, **(figures | given))
 
 
 def find_machine(chip: str, network: str = "") -> Machine | None:

@@ -9,31 +9,15 @@ from math import log2
 from statistics import fmean, median
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from rephaze.truth.machines import find_machine
 from rephaze.truth.predictions import KeptPrediction, kept_predictions
 from rephaze.truth.records import MeasuredRun
 from rephaze.truth.shipped_runs import shipped_runs
+from rephaze.types.chip import Chip
 from rephaze.types.truth import ExpectedError, Stability
 
-FAMILIES = {
-    "a100": "ampere",
-    "h100": "hopper",
-    "h200": "hopper",
-    "b200": "blackwell",
-    "b300": "blackwell",
-    "gb200": "blackwell",
-    "gb300": "blackwell",
-    "mi3": "cdna",
-    "gaudi": "gaudi",
-    "tpuv4": "tpu-128",
-    "tpuv5": "tpu-128",
-    "tpuv6": "tpu-256",
-    "tpu7": "tpu-256",
-}
-"""By how a known chip's name begins."""
-TEMPLATE_FAMILY = "tpu-256"
-"""Of chips that a search made: tensor cores, vector cores and a shared buffer, as TPUs have them."""
 MOST_ROWS, LEAST_ROWS = 24, 4
 FARTHEST = 2.0
 NEAR_BEST = 1.02
@@ -64,15 +48,9 @@ class PlanFeatures:
         return far + sizes / 4
 
 
-def family_of(chip_name: str, *, is_known: bool) -> str | None:
-    """The family of a chip; None of a known chip that no run was measured on."""
-    if not is_known:
-        return TEMPLATE_FAMILY
-    starts = [start for start in FAMILIES if chip_name.lower().startswith(start)]
-    return FAMILIES[max(starts, key=len)] if starts else None
-
-
-def expected_error(family: str | None, features: PlanFeatures) -> ExpectedError | None:
+def expected_error(
+    family: str | None, features: PlanFeatures, *, is_calibrated: bool = False
+) -> ExpectedError | None:
     """What the nearest measured runs say; None where none is near."""
     near = sorted(
         (features.distance(other), run.line, run, kept)
@@ -82,6 +60,7 @@ def expected_error(family: str | None, features: PlanFeatures) -> ExpectedError 
     if len(near) < LEAST_ROWS or family is None:
         return None
     ratios = np.array([(run.measured_s or 0.0) / kept.ideal_s for _, _, run, kept in near])
+    over = np.array([(run.measured_s or 0.0) / kept.calibrated_s for _, _, run, kept in near])
     errors = [abs(kept.calibrated_s / (run.measured_s or 1.0) - 1) for _, _, run, kept in near]
     return ExpectedError(
         num_rows=len(near),
@@ -90,22 +69,43 @@ def expected_error(family: str | None, features: PlanFeatures) -> ExpectedError 
         measured_over_ideal_low_ratio=float(np.quantile(ratios, 0.1)),
         measured_over_ideal_ratio=median(ratios.tolist()),
         measured_over_ideal_high_ratio=float(np.quantile(ratios, 0.9)),
+        measured_over_calibrated_low_ratio=float(np.quantile(over, 0.1)),
+        measured_over_calibrated_ratio=median(over.tolist()),
+        measured_over_calibrated_high_ratio=float(np.quantile(over, 0.9)),
         calibrated_error_share=fmean(errors),
+        is_calibrated=is_calibrated,
     )
 
 
 def stability(times_s: Sequence[float], plans: Sequence[PlanFeatures]) -> Stability:
     """Of the first of these plans: errors of plans that are cut alike are alike, as nearness has it."""
-    spread = group_spread()
-    far = np.array([[min(1.0, 0.5 * a.distance(b) + 0.25 * (a != b)) for b in plans] for a in plans])
-    covariance = spread**2 * (1 - far)
+    far = [[min(1.0, 0.5 * a.distance(b) + 0.25 * (a != b)) for b in plans] for a in plans]
+    return _drawn(times_s, far, group_spread(), "plan")
+
+
+def chip_stability(times_s: Sequence[float], chips: Sequence[Chip]) -> Stability:
+    """Of the first of these chips, each with its own best plan: errors of chips that are built alike are alike.
+
+    Their errors differ as those of measured chips do; as far apart as those are chips of which the arrays, the
+    memory or the buffer is twice that of the other.
+    """
+    sizes = np.log2([(one.peak_flops_per_s, one.hbm_bytes_per_s, one.global_buffer_bytes) for one in chips])
+    far = np.minimum(1.0, np.abs(sizes[:, None] - sizes[None, :]).sum(axis=2))
+    return _drawn(times_s, far, chip_spread(), "chip")
+
+
+def _drawn(times_s: Sequence[float], far: ArrayLike, spread: float, chosen: str) -> Stability:
+    """How often the first stays near the best, if errors go the more their own way the farther choices are."""
+    covariance = spread**2 * (1 - np.asarray(far))
     # Distances need not make a covariance: what is negative of it is left out.
     values, vectors = np.linalg.eigh(covariance)
-    draws = np.random.default_rng(0).standard_normal((NUM_DRAWS, len(plans)))
+    draws = np.random.default_rng(0).standard_normal((NUM_DRAWS, len(times_s)))
     errors = draws @ (vectors * np.sqrt(np.maximum(values, 0.0))).T
     times = np.array(times_s) * np.exp(errors)
     share = float(np.mean(times[:, 0] <= NEAR_BEST * times.min(axis=1)))
-    return Stability(num_plans=len(plans), num_draws=NUM_DRAWS, near_best_share=share, spread_factor=spread)
+    return Stability(
+        num_plans=len(times_s), num_draws=NUM_DRAWS, near_best_share=share, spread_factor=spread, chosen=chosen
+    )
 
 
 @cache
@@ -118,6 +118,19 @@ def group_spread() -> float:
     own = [error - median(errors) for errors in groups.values() if len(errors) > 2 for error in errors]
     # The median keeps plans out that collapse near the end of the memory.
     return 1.4826 * median(map(abs, own))
+
+
+@cache
+def chip_spread() -> float:
+    """Standard deviation, by the median, of the errors of whole chips: of the middle error of all runs on each."""
+    chips: dict[str, list[float]] = {}
+    for _, run, kept in _measured():
+        machine = find_machine(run.chip)
+        if machine is not None:
+            error = float(np.log(kept.calibrated_s / (run.measured_s or 1.0)))
+            chips.setdefault(machine.name, []).append(error)
+    middles = [median(errors) for errors in chips.values() if len(errors) >= LEAST_ROWS]
+    return 1.4826 * median(abs(one - median(middles)) for one in middles)
 
 
 def find_family(run: MeasuredRun) -> str:

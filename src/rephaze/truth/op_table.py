@@ -22,8 +22,10 @@ class OpTable:
     """By segment: kernels started one after another."""
     num_ranks: list[float] = field(default_factory=list)
     """By segment: ranks that every collective starts operators for."""
+    is_waiting: list[bool] = field(default_factory=list)
+    """By segment: the host must wait for the device before it can start the next operators."""
     is_eager: list[bool] = field(default_factory=list)
-    """By segment: the host starts one operator after another, and cannot run ahead."""
+    """By segment: the host starts one operator after another."""
     products: list[tuple[float, ...]] = field(default_factory=list)
     """Segment, m, n, k, count, bits, is grouped."""
     attention: list[tuple[float, ...]] = field(default_factory=list)
@@ -31,14 +33,17 @@ class OpTable:
     moves: list[tuple[float, ...]] = field(default_factory=list)
     """Segment, bytes, whether an eager code base moves more of them."""
     sends: list[tuple[float, ...]] = field(default_factory=list)
-    """Segment, inner bytes, inner messages, outer bytes, outer messages, whether it is overlapped."""
+    """Segment, inner bytes, inner messages, outer bytes, outer messages, if it is overlapped, axes of a torus."""
 
-    def segment(self, machine: Machine, num_ops: float, num_ranks: float, *, is_eager: bool) -> int:
+    def segment(
+        self, machine: Machine, num_ops: float, num_ranks: float, *, is_eager: bool, is_waiting: bool
+    ) -> int:
         """A new one."""
         self.num_ranks.append(num_ranks)
         self.machines.append(machine)
         self.num_ops.append(num_ops)
         self.is_eager.append(is_eager)
+        self.is_waiting.append(is_waiting)
         return len(self.machines) - 1
 
     def columns(self) -> OpColumns:
@@ -57,6 +62,7 @@ class OpColumns:
         self.num_segments = len(table.machines)
         self.num_ops_s = np.array(table.num_ops)
         self.num_ranks_s = np.array(table.num_ranks)
+        self.is_waiting_s = np.array(table.is_waiting)
         self.is_eager_s = np.array(table.is_eager)
         self.family_s = [machine.family for machine in table.machines]
         self.power_s = np.array([machine.power_ratio for machine in table.machines])
@@ -85,7 +91,8 @@ class OpColumns:
         self.attention_peak = flops[self.attention_segment, 0]
         moves = _array(table.moves, 3)
         self.move_segment, self.move_bytes, self.is_eager_move = moves[0].astype(int), moves[1], moves[2] > 0
-        sends = _array(table.sends, 6)
+        sends = _array(table.sends, 7)
         self.send_segment = sends[0].astype(int)
         self.inner_bytes, self.inner_messages, self.outer_bytes, self.outer_messages = sends[1:5]
         self.is_overlapped = sends[5] > 0
+        self.inner_axes = sends[6]

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
+from rephaze.hardware.calibration import NO_POWER_LIMIT
 from rephaze.truth.op_table import Column, OpColumns
 
 TILES = ((256, 128), (128, 256), (128, 128), (128, 64), (64, 128), (64, 64))
@@ -14,6 +15,8 @@ REDUCTION_START = 128.0
 """Steps of the reduction before a tile's cores are busy: four stages of 32 in flight."""
 TILE_READS = 21.0
 """Products an SM computes in the time it reads one element of a tile: 1,024 a clock, about 96 bytes."""
+THIRD_OVER_SECOND = 1.6
+"""How much faster FlashAttention 3 is than 2 on Hopper: 1.5 to 2 forward, 1.5 to 1.75 back (arXiv:2407.08608)."""
 ATTENTION_KINDS = ("ampere", "hopper", "hopper-second", "hopper-first", "blackwell", "tpu")
 
 Constants = Mapping[str, float]
@@ -29,11 +32,16 @@ def segment_times(ops: OpColumns, c: Constants) -> Column:
     num_ops = ops.num_ops_s + ops.num_ranks_s * c["rank_operators"]
     least = (
         num_ops
-        * np.where(ops.is_eager_s, c["eager_operator_s"], c["operator_s"])
+        * np.where(
+            ops.is_waiting_s,
+            c["routing_operator_s"],
+            np.where(ops.is_eager_s, c["eager_operator_s"], c["operator_s"]),
+        )
         * np.where(ops.is_tpu_s, 0.2, 1.0)
     )
     # A smooth maximum, so that a fit sees both sides.
-    return (total**4 + least**4) ** 0.25
+    found: Column = (total**4 + least**4) ** 0.25
+    return found
 
 
 def product_times(ops: OpColumns, c: Constants) -> Column:
@@ -41,9 +49,10 @@ def product_times(ops: OpColumns, c: Constants) -> Column:
     efficiency = np.array([c["product_" + family.replace("-", "_")] for family in ops.family_s])[
         ops.product_segment
     ]
-    efficiency = efficiency * ops.power_s[ops.product_segment] ** c["power_share"]
+    # A chip that may take fewer watts for a FLOP than its family's first runs so much slower.
+    efficiency = efficiency * ops.power_s[ops.product_segment] ** c.get(NO_POWER_LIMIT, 1.0)
     efficiency = np.where(ops.is_grouped, efficiency * c["grouped_product"], efficiency)
-    gain = ops.product_gain
+    gain = np.where(ops.product_gain > 1, ops.product_gain * c["precision_gain"], 1.0)
     # Rows that do not begin at 16 bytes keep tensor cores idle: a quarter of the rate is left (A100: 78 of 312).
     is_odd = (ops.product_arrays == 0) & ((ops.k % 8 > 0) | (ops.n % 8 > 0)) & (ops.k > 64) & (ops.n > 64)
     rate = ops.product_flops_16 * efficiency * gain * np.where(is_odd, 0.25, 1.0)
@@ -73,11 +82,17 @@ def product_times(ops: OpColumns, c: Constants) -> Column:
 
 def attention_times(ops: OpColumns, c: Constants) -> Column:
     """Of fused attention."""
-    share = np.array([c["attention_" + kind.replace("-", "_")] for kind in ATTENTION_KINDS])[ops.attention_kind]
+    share = np.array([_attention_share(kind, c) for kind in ATTENTION_KINDS])[ops.attention_kind]
     # Every query's first block of keys finds the pipeline empty.
     longer = 1 + c["attention_start"] / ops.attention_keys
     found: Column = ops.attention_flops * longer / (ops.attention_peak * share)
     return found
+
+
+def _attention_share(kind: str, c: Constants) -> float:
+    if kind == "hopper-second":
+        return c["attention_hopper"] / THIRD_OVER_SECOND
+    return c["attention_" + kind.replace("-", "_")]
 
 
 def move_times(ops: OpColumns, c: Constants) -> Column:
@@ -90,7 +105,7 @@ def move_times(ops: OpColumns, c: Constants) -> Column:
 def send_times(ops: OpColumns, c: Constants) -> Column:
     """Of collectives inside a layer, as far as they are exposed."""
     is_tpu = ops.is_tpu_s[ops.send_segment]
-    link = ops.link_s[ops.send_segment] * c["link_rate"]
+    link = ops.link_s[ops.send_segment] * c["link_rate"] * ops.inner_axes
     network = ops.network_s[ops.send_segment] * c["network_rate"]
     start = np.where(is_tpu, 0.2, 1.0) * c["message_s"]
     inner = ops.inner_bytes / link + ops.inner_messages * start

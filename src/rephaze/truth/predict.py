@@ -169,11 +169,9 @@ def predict_variant(variant: Variant, seconds: Column, c: Constants) -> Predicti
     """Its price under these times of segments."""
     problem, graph, full_plan = placed(variant, seconds, c)
     price = price_full_plan(problem, graph, full_plan)
-    # ZB-2p keeps twice the microbatches of 1F1B.
-    holds_twice = variant.plan.schedule.startswith("zb-2p")
-    held = [_device_bytes(device, variant.traits, c, holds_twice=holds_twice) for device in price.devices]
+    held = [_device_bytes(device, variant, c) for device in price.devices]
     return Prediction(
-        batch_s=price.batch_s + _beside_price(variant, seconds, c),
+        batch_s=price.batch_s + _beside_price(variant, seconds, c, price.time.sync_s),
         device_bytes=max(held),
         first_device_bytes=held[0],
         price=price,
@@ -181,21 +179,67 @@ def predict_variant(variant: Variant, seconds: Column, c: Constants) -> Predicti
     )
 
 
-def _device_bytes(device: DeviceMemory, traits: Traits, c: Constants, *, holds_twice: bool) -> float:
-    """With what the code base holds beside what the plan needs."""
-    kept = device.kept_bytes * (c["eager_kept"] if traits.is_eager else 1.0) * (2.0 if holds_twice else 1.0)
-    second = device.weights_bytes * traits.second_gradient_bytes / traits.weight_bytes
-    return device.total_bytes - device.kept_bytes + kept + second + c["held_bytes"]
+CONTEXT_BYTES = 3e9
+"""Of a device, beside what the allocator has: the driver's context and the buffers of communicators."""
+BUCKET_BYTES = 2e9
+"""Two buckets of 5e8 elements at 16 bits, which DeepSpeed gathers and sums through."""
+
+
+def _device_bytes(device: DeviceMemory, variant: Variant, c: Constants) -> float:
+    """With what the code base holds beside what the plan needs, and what the measured figure counts."""
+    traits, run = variant.traits, variant.run
+    # ZB-2p keeps twice the microbatches of 1F1B.
+    kept = device.kept_bytes * (2.0 if variant.plan.schedule.startswith("zb-2p") else 1.0)
+    # What the allocator has reserved, not what is in use; or code that keeps more than gradients need.
+    if traits.is_eager or run.memory_meaning in ("reserved", "device"):
+        kept *= c["eager_kept"]
+    beside = device.weights_bytes * traits.second_gradient_bytes / traits.weight_bytes
+    if traits.holds_whole_gradients:
+        beside += device.weights_bytes * traits.gradient_bytes / traits.weight_bytes
+    if run.memory_meaning == "device":
+        beside += CONTEXT_BYTES + (BUCKET_BYTES if run.source.startswith("BigScience") else 0.0)
+    return device.total_bytes - device.kept_bytes + kept + beside + c["held_bytes"]
 
 
 def predict_time(variant: Variant, seconds: Column, c: Constants) -> float:
     """Of a batch, without its memory."""
-    return full_plan_time(*placed(variant, seconds, c)).total_s + _beside_price(variant, seconds, c)
+    found = full_plan_time(*placed(variant, seconds, c))
+    return found.total_s + _beside_price(variant, seconds, c, found.sync_s)
 
 
-def _beside_price(variant: Variant, seconds: Column, c: Constants) -> float:
+def _beside_price(variant: Variant, seconds: Column, c: Constants, sync_s: float) -> float:
     """What a code base does that the planner's cost model has no word for."""
-    return c["batch_s"] + _tensor_by_tensor(variant, c) - _further_filled(variant, seconds)
+    filled = _further_filled(variant, seconds) + _hidden_by_chunks(variant, seconds, sync_s)
+    return c["batch_s"] * _num_tensors(variant) / TENSORS_OF_A_BATCH + _tensor_by_tensor(variant, c) - filled
+
+
+TENSORS_OF_A_BATCH = 300
+"""What ``batch_s`` is stated for: about the weights of 32 dense blocks."""
+
+
+def _num_tensors(variant: Variant) -> int:
+    """Of the fullest stage: norms of gradients, copies and updates start operators for each, experts' too."""
+    if variant.machine.is_tpu:
+        return TENSORS_OF_A_BATCH
+    experts, plan = variant.run.shape.experts, variant.plan
+    dense = 9
+    mixture = dense + 2 * max(1, experts.num_experts // plan.ep) if experts else dense
+    num_blocks = max(sum(len(blocks) for blocks in variant.stages[device :: plan.pp]) for device in range(plan.pp))
+    return num_blocks * mixture + 3
+
+
+def _hidden_by_chunks(variant: Variant, seconds: Column, sync_s: float) -> float:
+    """Of the gradients' sums: of all chunks but the first while pp microbatches pass the chunks before."""
+    plan, chunks = variant.plan, variant.chunks
+    if chunks == 1 or not variant.traits.is_dp_overlapped:
+        return 0.0
+    behind_s = min(sum(_backward_s(variant, seconds, at) for at in stage) for stage in variant.stages[: plan.pp])
+    return min(sync_s * (chunks - 1) / chunks, (plan.pp - 1) * (chunks - 1) * behind_s)
+
+
+def _backward_s(variant: Variant, seconds: Column, block: int) -> float:
+    segments = variant.kinds[variant.blocks[block]].segments
+    return float(seconds[segments[INPUT]] + seconds[segments[WEIGHT]])
 
 
 def _tensor_by_tensor(variant: Variant, c: Constants) -> float:
@@ -241,6 +285,8 @@ def placed(variant: Variant, seconds: Column, c: Constants) -> tuple[FullProblem
     layers = (embedding, *(kinds[at] for at in variant.blocks), head)
     sent = 2.0 * microbatch * run.shape.seq / plan.cp * run.shape.hidden
     sent /= 1 if traits.sends_whole else plan.tp
+    if variant.chunks > 1 and traits.is_pp_overlapped:
+        sent *= c["exposed_share"]
     # Layers form a chain; only what leaves a stage is ever sent.
     ends = [blocks[-1] + 1 if blocks else 0 for blocks in variant.stages[:-1]]
     links = tuple(LayerLink(src=at, dst=at + 1, payload_bytes=sent) for at in ends)
@@ -333,8 +379,8 @@ def _cluster(plan: RunPlan, machine: Machine, c: Constants, *, is_ethernet: bool
     link = machine.link_bytes_per_s * c["link_rate"]
     network = machine.network_bytes_per_s * c["network_rate"]
     if machine.is_tpu:
-        link *= machine.axes - (1 if plan.tp > 1 else 0)
         inner = plan.num_devices // plan.num_slices
+        link *= max(1, machine.axes - (machine.axes_of(plan.tp, inner) if plan.tp > 1 else 0))
         levels = [NetworkLevel(num_devices=inner, bytes_per_s=link, latency_s=0.0)]
         if plan.num_slices > 1:
             levels.append(NetworkLevel(num_devices=plan.num_devices, bytes_per_s=network, latency_s=0.0))
@@ -367,7 +413,9 @@ def _interference(variant: Variant, cluster: Cluster, c: Constants) -> float:
     rate = cluster.levels[
         -1 if len(cluster.levels) == 1 or plan.shard_group > cluster.levels[0].num_devices else 0
     ].bytes_per_s
-    return c["interference"] * variant.traits.weight_bytes / rate
+    # Layers in a compiled loop: the gather of one cannot begin before the loop has reached it.
+    share = c["exposed_share"] if variant.machine.is_tpu else c["interference"]
+    return share * variant.traits.weight_bytes / rate
 
 
 def best_prediction(variants: Sequence[Variant], seconds: Column, c: Constants) -> Prediction:

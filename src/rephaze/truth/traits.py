@@ -19,6 +19,8 @@ class Traits:
     attention_kind: int
     is_tp_overlapped: bool
     is_dp_overlapped: bool
+    is_pp_overlapped: bool
+    """What leaves a chunk is sent while the next is computed, where stages have several chunks."""
     is_ep_overlapped: bool
     is_dropless: bool
     """Every expert takes as many tokens as come, in one kernel for all; else buffers of one size."""
@@ -45,9 +47,15 @@ class Traits:
     gradient_bytes: float
     second_gradient_bytes: float
     """Of a weight: gradients in the weights' precision beside those that are summed."""
+    holds_whole_gradients: bool
+    """FSDP over a pipeline: gradients are summed, and cut, after the last microbatch."""
     logit_bytes: float
     state_bytes: float = 12.0
     weight_bytes: float = 2.0
+
+
+BEFORE_THIRD_KERNELS = ("NeMo 24.03", "MLPerf Training v3.0")
+"""Code bases older than the kernels of 2024 (FlashAttention 3, cuDNN 9), though not compiled for Ampere."""
 
 
 def traits_of(run: MeasuredRun, machine: Machine) -> Traits:
@@ -62,7 +70,7 @@ def traits_of(run: MeasuredRun, machine: Machine) -> Traits:
         kind = "hopper"
         if source.startswith("MosaicML"):
             kind = "hopper-first"
-        elif run.is_sweep or is_titan:
+        elif run.is_sweep or is_titan or source.startswith(BEFORE_THIRD_KERNELS):
             kind = "hopper-second"
     else:
         kind = {"ampere": "ampere", "blackwell": "blackwell", "cdna": "hopper", "gaudi": "ampere"}[machine.family]
@@ -77,6 +85,8 @@ def traits_of(run: MeasuredRun, machine: Machine) -> Traits:
         attention_kind=ATTENTION_KINDS.index(kind),
         is_tp_overlapped=overlapped,
         is_dp_overlapped=not is_old and not run.is_sweep and not source.startswith("SimuMax"),
+        # The 2021 code base sent before it went on; torchtitan's chunks do, too.
+        is_pp_overlapped=overlapped and not is_titan,
         is_ep_overlapped="overlapped" in run.notes or "EP overlap on" in run.notes,
         is_dropless=not re.search("token drop|capacity factor", run.notes),
         keeps_weight_gradients=machine.is_tpu and run.facts.get("precision") == "int8",
@@ -93,8 +103,40 @@ def traits_of(run: MeasuredRun, machine: Machine) -> Traits:
         is_cp_balanced=not is_titan,
         drops_last=machine.is_tpu,
         has_dropout=is_old,
-        # The fused optimizer of these submissions sums gradients at 16 bits.
-        gradient_bytes=2.0 if source.startswith("MLPerf Training") and machine.family != "gaudi" else 4.0,
-        second_gradient_bytes=2.0 if run.is_sweep else 0.0,
-        logit_bytes=10.0 if is_eager or is_titan else 6.0,
+        gradient_bytes=_gradient_bytes(run, machine),
+        second_gradient_bytes=2.0 if run.is_sweep or _is_bf16_deepspeed(run) else 0.0,
+        holds_whole_gradients=is_titan and run.plan.pp > 1,
+        # Logits, their copy at 32 bits and what the softmax keeps; one kernel, or a compiled loss, needs less.
+        logit_bytes=6.0
+        if machine.is_tpu or "fused CE" in run.notes or source.startswith("torchtitan 2025")
+        else 10.0,
+        state_bytes=8.0 if _has_short_moments(run) else 12.0,
     )
+
+
+def _gradient_bytes(run: MeasuredRun, machine: Machine) -> float:
+    """Of a weight, as gradients are summed.
+
+    16 bits: the fused optimizer of MLPerf's submissions; the performance recipes of NeMo and Megatron-Bridge
+    (``grad_reduce_in_fp32`` off: logs of 8B and 15B show 2 + 2 + 12/dp bytes a weight between steps); DeepSpeed
+    under fp16.
+    """
+    if run.source.startswith("MLPerf Training"):
+        return 4.0 if machine.family == "gaudi" else 2.0
+    if run.source.startswith(("NeMo", "DGX Cloud", "NVIDIA dgxc", "Megatron-Bridge")):
+        return 2.0
+    return 2.0 if _is_deepspeed(run) and run.facts.get("precision") == "fp16" else 4.0
+
+
+def _is_deepspeed(run: MeasuredRun) -> bool:
+    return "DeepSpeed" in run.notes or run.source.startswith("BigScience")
+
+
+def _is_bf16_deepspeed(run: MeasuredRun) -> bool:
+    """Gradients at 16 bits beside those that are summed at 32."""
+    return _is_deepspeed(run) and run.facts.get("precision") == "bf16"
+
+
+def _has_short_moments(run: MeasuredRun) -> bool:
+    """Both moments at 16 bits: what the recipes of Megatron-Bridge set for models with latent attention."""
+    return run.source.startswith(("Megatron-Bridge", "NeMo Megatron-Bridge")) and run.shape.latent is not None

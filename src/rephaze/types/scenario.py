@@ -23,6 +23,15 @@ class EstimateModelName(StrEnum):
     """The ICML 2024 paper's: tiles that divide each other, at its fixed rates."""
 
 
+class PhysicsName(StrEnum):
+    """At which rates chips and networks run."""
+
+    IDEAL = "ideal"
+    """Those of their figures."""
+    CALIBRATED = "calibrated"
+    """Those that measured machines of the family reach (``rephaze.hardware.derating``)."""
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TrainingSettings:
     """How a model is trained, before a plan is chosen."""
@@ -66,3 +75,5 @@ class Scenario:
     attention: AttentionKind
     plans: PlanOptions = field(default_factory=PlanOptions, metadata=ADDED_LATER)
     """What plans of cost model ``full`` may choose from; the other models have no such choice."""
+    physics: PhysicsName = field(default=PhysicsName.IDEAL, metadata=ADDED_LATER)
+    """Template and cluster have been brought to these rates."""

@@ -156,6 +156,18 @@ def _row_record(row: ValidatedRow) -> dict[str, Any]:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class LeftOutRow:
+    """A measured run beside what constants predict that were fitted without the runs of its model."""
+
+    source: str
+    model: str
+    machine: str
+    is_mixture: bool
+    error_share: float
+    """Predicted over measured time, less one."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class ExpectedError:
     """What measured runs near a plan say about its price."""
 
@@ -169,22 +181,31 @@ class ExpectedError:
     """The median."""
     measured_over_ideal_high_ratio: float
     """The tenth part from above."""
+    measured_over_calibrated_low_ratio: float
+    """The same over the price that the calibrated physics of ``rephaze validate`` gives."""
+    measured_over_calibrated_ratio: float
+    measured_over_calibrated_high_ratio: float
     calibrated_error_share: float
     """Mean absolute error of the calibrated physics on these rows, a share."""
+    is_calibrated: bool = False
+    """The price beside it is at calibrated rates."""
 
     def sentence(self) -> str:
         """For a reader."""
+        kind, gives = ("ideal", "data-sheet rates give")
+        if self.is_calibrated:
+            kind, gives = ("calibrated", "calibrated physics gives")
+        low, middle, high = (getattr(self, f"measured_over_{kind}{part}_ratio") for part in ("_low", "", "_high"))
         return (
             f"measured runs near this ({self.num_rows}, chips of family {self.family}) took "
-            f"{self.measured_over_ideal_ratio:.2f} times what data-sheet rates give "
-            f"({self.measured_over_ideal_low_ratio:.2f} to {self.measured_over_ideal_high_ratio:.2f}); "
+            f"{middle:.2f} times what {gives} ({low:.2f} to {high:.2f}); "
             f"calibrated physics is off by {100 * self.calibrated_error_share:.0f} % on them"
         )
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Stability:
-    """Whether a choice of plan would stay under the error that predictions have."""
+    """Whether a choice of plan, or of a chip, would stay under the error that predictions have."""
 
     num_plans: int
     """The chosen one and the best under other choices."""
@@ -192,11 +213,15 @@ class Stability:
     near_best_share: float
     """Of draws in which the chosen plan is within 2 % of the best."""
     spread_factor: float
-    """Standard deviation of the error between plans of one group of measured runs, as a natural logarithm."""
+    """Standard deviation of the error between plans of one group of measured runs, or between chips, as a natural
+    logarithm."""
+    chosen: str = "plan"
+    """What was chosen: plan or chip."""
 
     def sentence(self) -> str:
         """For a reader."""
+        between = "plans of measured groups" if self.chosen == "plan" else "measured chips"
         return (
-            f"under the error between plans of measured groups ({100 * self.spread_factor:.0f} %) this plan stays "
+            f"under the error between {between} ({100 * self.spread_factor:.0f} %) this {self.chosen} stays "
             f"within 2 % of the best of {self.num_plans} in {100 * self.near_best_share:.0f} % of draws"
         )

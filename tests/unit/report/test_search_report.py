@@ -18,7 +18,7 @@ from rephaze.types.full import DeviceOrder, PipelineSchedule, Sharding
 from rephaze.types.placement import PlacementModel
 from rephaze.types.plan_account import BaselineAccounts
 from rephaze.types.search import Objective, SearchStatus
-from rephaze.types.truth import ExpectedError
+from rephaze.types.truth import ExpectedError, Stability
 
 TITLES = [
     "The answer",
@@ -301,12 +301,21 @@ def test_the_reason_is_the_difference_by_cause(make_records):
 def test_measured_runs_near_a_plan_are_told(make_records):
     near = ExpectedError(
         num_rows=35, family="tpu", sources=("<runs>",), measured_over_ideal_low_ratio=1.2,
-        measured_over_ideal_ratio=1.5, measured_over_ideal_high_ratio=1.9, calibrated_error_share=0.08,
+        measured_over_ideal_ratio=1.5, measured_over_ideal_high_ratio=1.9, measured_over_calibrated_low_ratio=0.9,
+        measured_over_calibrated_ratio=1.0, measured_over_calibrated_high_ratio=1.1, calibrated_error_share=0.08,
     )  # fmt: skip
     body = section(replace(make_records(), expected={"plain": near, "other": None}), "Expected error")
     cells = "<td class=text>35, chips of family tpu</td><td>1.50</td><td>1.20 to 1.90</td><td>8%</td>"
     assert f"<td>plain</td>{cells}<td class=text>&lt;runs&gt;</td>" in body
     assert "<td>other</td><td class=text>none is near</td>" in body
+    stable = Stability(num_plans=3, num_draws=9, near_best_share=0.5, spread_factor=0.1, chosen="chip")
+    real = replace(
+        make_records(), expected={"plain": replace(near, is_calibrated=True)}, stability=stable, losses="slower"
+    )
+    body = section(real, "Expected error")
+    assert "Times on this page: slower." in body
+    assert "<td>1.00</td><td>0.90 to 1.10</td>" in body
+    assert "this chip stays within 2 % of the best of 3 in 50 % of draws" in body
     assert "Expected error" not in [one.title for one in search_sections(make_records())]
 
 

@@ -92,9 +92,9 @@ def test_other_objectives_measure_the_same_as_in_the_search(objective):
 
 
 def test_tpuv4_is_the_papers_in_the_papers_space_and_the_preset_elsewhere(coarse, paper):
-    assert tpuv4_of(coarse.settings.scenario.space) == preset_chip("tpuv4")
+    assert tpuv4_of(coarse.settings.scenario) == preset_chip("tpuv4")
     space = paper.settings.scenario.space
-    chip = tpuv4_of(space)
+    chip = tpuv4_of(paper.settings.scenario)
     assert (chip.num_tensor_cores, chip.num_lanes, chip.hbm_bytes) == (8, 256, 32 * GIB)
     assert chip_area(chip_table([chip]), space.area_model).total_um2_c[0] == space.area_limit_um2
 

@@ -22,7 +22,7 @@ def asked():
 
 
 def test_every_preset_without_blanks_is_known_tpuv4_first(asked):
-    names = [chip.name for chip in known_chips(asked.scenario.space)]
+    names = [chip.name for chip in known_chips(asked.scenario)]
     assert names[0] == "tpuv4"
     assert sorted(names) == sorted(name for name, preset in load_presets().items() if not preset.blanks)
 
@@ -36,7 +36,7 @@ def test_the_papers_area_model_knows_tpuv4_only():
 
 def test_out_of_time_only_the_first_is_measured_and_as_the_yardstick_does(asked):
     (answer,) = measure_known_chips(asked, budget_s=0.0)
-    assert answer == Yardstick(SpaceEvaluator(asked)).with_searched_plans(known_chips(asked.scenario.space)[0])
+    assert answer == Yardstick(SpaceEvaluator(asked)).with_searched_plans(known_chips(asked.scenario)[0])
     assert answer.objective > 0
 
 

@@ -4,7 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from rephaze.truth.nearness import PlanFeatures, expected_error, family_of, group_spread, stability
+from rephaze.hardware.derating import family_of
+from rephaze.truth.nearness import PlanFeatures, expected_error, group_spread, stability
 
 PLAN = PlanFeatures(tp=8, pp=8, cp=1, ep=1, shards_weights=False, num_params=175e9, num_devices=512)
 

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from rephaze.truth import constants
+from rephaze.hardware import calibration as constants
 from rephaze.truth.predict import cut_blocks, cut_by_work
 from rephaze.truth.ranking import kendall_tau
 from rephaze.truth.shipped_runs import shipped_runs

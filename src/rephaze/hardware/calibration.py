@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-import tomllib
 from dataclasses import dataclass
 from functools import cache
-from importlib.resources import files
+
+from rephaze.hardware.sourced_data import data_file
+
+NO_POWER_LIMIT = "power_exponent"
+"""Set to 0 beside the constants of ideal machines: data sheets know no limit of power."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -29,8 +32,8 @@ class Constant:
 @cache
 def load_constants() -> dict[str, Constant]:
     """All of them, by name."""
-    data = tomllib.loads(files("rephaze.truth").joinpath("data", "calibration.toml").read_text("utf-8"))
-    return {name: Constant(name=name, **values) for name, values in data["constants"].items()}
+    constants = data_file("calibration.toml")["constants"]
+    return {name: Constant(name=name, **values) for name, values in constants.items()}
 
 
 def calibrated() -> dict[str, float]:
@@ -40,4 +43,4 @@ def calibrated() -> dict[str, float]:
 
 def ideal() -> dict[str, float]:
     """Values of a machine that reaches its data sheet."""
-    return {name: constant.ideal for name, constant in load_constants().items()}
+    return {name: constant.ideal for name, constant in load_constants().items()} | {NO_POWER_LIMIT: 0.0}
