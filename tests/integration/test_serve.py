@@ -238,9 +238,13 @@ def test_a_search_is_stopped(client):
     time.sleep(3)
     assert client.post("/runs/stopped/stop", {"key": client.key()})[0] == 303
     deadline = time.monotonic() + 120
-    while "running" in client.ask("/runs/stopped")[2] and time.monotonic() < deadline:
+    page = client.ask("/runs/stopped")[2]
+    while ("running" in page or "stopping" in page) and time.monotonic() < deadline:
+        assert "Stop the search" not in page, "it was asked to already"
         time.sleep(0.5)
-    assert "running" not in client.ask("/runs/stopped")[2]
+        page = client.ask("/runs/stopped")[2]
+    assert "running" not in page
+    assert "stopping" not in page
 
 
 def _is_search(process, folder):

@@ -46,19 +46,26 @@ async function look() {
   const found = await answer.json();
   document.getElementById("state").textContent = found.state || found.status;
   const last = found.points.length ? found.points[found.points.length - 1] : null;
+  const shown = (value) => value === null ? "none" : value.toLocaleString("en", { maximumSignificantDigits: 5 });
   if (last) document.getElementById("numbers").textContent =
-    "after " + last[0].toFixed(1) + " s: best " + (last[1] === null ? "none" : last[1].toPrecision(6)) +
-    ", bound " + (last[2] === null ? "none" : last[2].toPrecision(6));
+    "after " + last[0].toFixed(1) + " s: best " + shown(last[1]) + ", bound " + shown(last[2]);
   const tops = found.points.flatMap(p => [p[1], p[2]]).filter(v => v !== null);
   const most = Math.max(...tops, 1e-300), end = Math.max(...found.points.map(p => p[0]), 1e-9);
   if (last) document.getElementById("ends").textContent =
-    "; from 0 to " + most.toPrecision(4) + " upwards, 0 to " + end.toFixed(1) + " s across";
+    "; from 0 to " + shown(most) + " upwards, 0 to " + end.toFixed(1) + " s across";
   for (const [name, at] of [["best", 1], ["bound", 2]]) {
-    const steps = found.points.filter(p => p[at] !== null)
-      .map(p => (1000 * p[0] / end).toFixed(1) + "," + (290 - 280 * p[at] / most).toFixed(1));
+    // Steps: a value holds until the next is known, the last one to the edge.
+    const known = found.points.filter(p => p[at] !== null);
+    const steps = known.flatMap((p, n) => {
+      const y = (290 - 280 * p[at] / most).toFixed(1);
+      const until = n + 1 < known.length ? known[n + 1][0] : end;
+      const edge = n + 1 < known.length ? 0 : 40;
+      return [960 * p[0] / end, 960 * until / end + edge].map(x => x.toFixed(1) + "," + y);
+    });
     box.querySelector("." + name).setAttribute("points", steps.join(" "));
   }
-  if (found.state === "running" || (!found.state && found.status === "no answer yet")) setTimeout(look, 1000);
+  const isOpen = found.state ? ["running", "stopping"].includes(found.state) : found.status === "no answer yet";
+  if (isOpen) setTimeout(look, 1000);
 }
 look();
 """
@@ -113,7 +120,7 @@ def list_page(rows: Sequence[RunRow], words: str, form_key: str, said: str = "")
 
 def run_page(row: RunRow, state: str, has_report: bool, form_key: str) -> str:
     """One run: answer, live curve of best and bound, report, stop."""
-    facts = [[escape(name), escape(value)] for name, value in _facts(row)]
+    facts = [[escape(name), escape(value)] for name, value in _facts(row) if value]
     live = (
         f'<div id="live" data-from="{escape(run_url(row.name, "/progress"))}">'
         f'<p><b id="state">{escape(state or row.status)}'
@@ -123,24 +130,32 @@ def run_page(row: RunRow, state: str, has_report: bool, form_key: str) -> str:
         'aria-label="best found and bound over time"><polyline class="bound" points=""/>'
         '<polyline class="best" points=""/></svg></div><script src="/live.js"></script>'
     )
+    can_report = row.status != "no answer yet"
     report = (
         f'<p><a href="{escape(run_url(row.name, "/report"))}">Report</a></p>'
         if has_report
         else _button(run_url(row.name, "/report"), "Write the report", form_key)
+        if can_report
+        else ""
     )
     stop = _button(run_url(row.name, "/stop"), "Stop the search", form_key) if state == "running" else ""
-    shown = f"<section>{_table(('', ''), facts)}{report}</section><section>{live}{stop}</section>"
-    return page(row.name, shown)
+    told, watched = f"<section>{_table(('', ''), facts)}{report}</section>", f"<section>{live}{stop}</section>"
+    # What moves stands first as long as it does.
+    return page(row.name, watched + told if state in ("running", "stopping") else told + watched)
 
 
 def started_page(name: str, state: str, last_words: str, form_key: str) -> str:
     """A search that has not written anything yet, or never did."""
-    if state == "running":
+    if state == "stopping":
+        body = "<p>The search is stopping. Nothing is recorded yet.</p>"
+    elif state == "running":
         body = "<p>The search is running: it prepares the models. Nothing is recorded yet.</p>"
     else:
         how = "was killed" if state == "killed" else state
         body = f"<p>The search {escape(how)}; nothing was recorded.</p>"
         body += f'<p class="said" role="alert">{escape(last_words)}</p>' if last_words else ""
+    if state == "stopping":
+        body += '<meta http-equiv="refresh" content="1">'
     if state == "running":
         stop = _button(run_url(name, "/stop"), "Stop the search", form_key)
         body += f'<meta http-equiv="refresh" content="1">{stop}'

@@ -27,6 +27,7 @@ class Searches:
     def __init__(self) -> None:
         self._running: dict[str, subprocess.Popen[bytes]] = {}
         self._errors: dict[str, IO[bytes]] = {}
+        self._asked_to_stop: set[str] = set()
         self._lock = Lock()
 
     def start(self, name: str, folder: Path, asked: Mapping[str, str]) -> None:
@@ -47,16 +48,17 @@ class Searches:
         if process is None or process.poll() is not None:
             return False
         process.send_signal(signal.SIGINT)
+        self._asked_to_stop.add(name)
         return True
 
     def state(self, name: str) -> str:
-        """``running``, ``ended``, ``failed`` or ``killed``; empty of runs that were not started here."""
+        """``running``, ``stopping``, ``ended``, ``failed`` or ``killed``; empty of runs not started here."""
         process = self._running.get(name)
         if process is None:
             return ""
         code = process.poll()
         if code is None:
-            return "running"
+            return "stopping" if name in self._asked_to_stop else "running"
         # 3 and 4 are answers: nothing fits, or stopped before anything was found.
         return "killed" if code < 0 else "ended" if code in (0, 3, 4) else "failed"
 
