@@ -75,4 +75,4 @@ def test_what_is_wrong_is_one_line(arguments, said):
 def test_an_option_that_makes_no_sense_is_a_usage_error():
     done = bill("tpuv4", "--musd", "-1")
     assert done.returncode == 2
-    assert done.stderr == "error: --musd is -1.0: must be above zero\n"
+    assert done.stderr == "error: --musd is -1.0: must be above zero and at most 1e+24\n"

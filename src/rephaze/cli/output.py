@@ -41,6 +41,8 @@ class PlainConsole(Console):
 
     def __init__(self, *, stderr: bool = False) -> None:
         super().__init__(stderr=stderr, markup=False, emoji=False, highlight=False)
+        # What ``COLUMNS`` says is asked for at each print: it may change while a process lives.
+        self._width = self._height = None
 
     @property
     def size(self) -> ConsoleDimensions:

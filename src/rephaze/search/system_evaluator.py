@@ -59,6 +59,7 @@ class SystemEvaluator:
         upper_b, by_b = np.zeros(len(at_cf)), [""] * len(at_cf)
         times: list[tuple[UnitTimes, ...]] = [()] * len(at_cf)
         for s, index in by_system(at_cf[:, 0]):
+            stop.check()
             found = self.of(s).bound(at_cf[index, 1:], goal, stop)
             upper_b[index] = found.upper_b
             for at, b in enumerate(index.tolist()):
@@ -69,6 +70,7 @@ class SystemEvaluator:
         """What becomes of each box; ``StoppedError`` when cut."""
         found: dict[int, Expansion] = {}
         for s, index in by_system([box.first[0] for box in boxes]):
+            stop.check()
             own = self.of(s).expand([_inside(boxes[b]) for b in index.tolist()], goal, stop)
             found |= {b: _outside(s, one) for b, one in zip(index.tolist(), own, strict=True)}
         return [found[b] for b in range(len(boxes))]

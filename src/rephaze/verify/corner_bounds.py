@@ -18,6 +18,7 @@ from rephaze.measure.best_plan import Stage, UnitSearch
 from rephaze.measure.layer_bounds import layer_bounds
 from rephaze.measure.model_work import Memory
 from rephaze.measure.objective import Valuation
+from rephaze.measure.unit_work import least_batches_s
 from rephaze.search.device_time import device_time_batch_s
 from rephaze.search.evaluator import Preparation
 from rephaze.types.boxes import Position
@@ -31,12 +32,15 @@ class CornerBounds:
         self.models, self.grid = models, grid
 
     def by_device_time(self, small: Position, large: Position) -> float:
-        """What no design is worth more than, by device time alone."""
+        """What no design is worth more than, by device time alone: of a sample, and of what units must do."""
         models = self.models
         chips = self.grid.chips(np.array([large], dtype=np.int64))
         batch_s_mc = np.stack(
             [device_time_batch_s(work, chips, models.model, models.exclusion) for work in models.works]
         )
+        if models.model.has_memory_terms:
+            least_s_mc = [least_batches_s(own, chips).min(axis=0) for own in models.unit_works]
+            batch_s_mc = np.maximum(batch_s_mc, np.stack(least_s_mc))
         return float(self._valuation(small).upper_bounds(models.works, batch_s_mc, np.arange(1))[0])
 
     def bound(self, small: Position, large: Position, asked: float) -> float:
