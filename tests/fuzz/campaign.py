@@ -121,7 +121,8 @@ def _wrong(case: Case, found: Outcome, before: dict[str, bytes], after: dict[str
         wrong.append((f"no word on an error: {case.args[0]}", found.out[-300:]))
     if re.search(r"\.py:\d+: \w*Warning: ", found.err):
         wrong.append((f"a warning of a library: {case.args[0]}", found.err[-600:]))
-    elif len(found.err.strip().splitlines()) > 3:
+    # An export tells on stderr, line by line, what its format cannot say.
+    elif found.code != 0 and len(found.err.strip().splitlines()) > 3:
         wrong.append((f"an error of many lines: {case.args[0]}", found.err[-600:]))
     for name, content in before.items():
         if after.get(name) != content and Path(name).parts[0] not in case.changes:

@@ -259,7 +259,7 @@ def _record(result: Exploration) -> dict[str, Any]:
         "objective": result.objective,
         "objective_unit": OBJECTIVE_UNITS[result.settings.objective],
         "bound": result.bound if isfinite(result.bound) else None,
-        "gap": result.gap if result.chip else None,
+        "gap": result.gap if result.chip and isfinite(result.gap) else None,
         "chip": asdict(result.chip) if result.chip else None,
         "area_um2": result.area_um2,
         "system": None if result.system is None else asdict(result.system),

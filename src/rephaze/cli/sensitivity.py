@@ -106,7 +106,7 @@ def _record(found: Sensitivity) -> dict[str, Any]:
             "status": result.status,
             "objective": result.objective,
             "bound": result.bound if isfinite(result.bound) else None,
-            "gap": result.gap if result.chip else None,
+            "gap": result.gap if result.chip and isfinite(result.gap) else None,
             "reason": result.reason,
             "area_um2": result.area_um2,
             "system": None if result.system is None else asdict(result.system),

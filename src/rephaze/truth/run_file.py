@@ -91,6 +91,10 @@ class _Row:
             check_count(field, int(found), at_least=0 if name in MAY_BE_ZERO else 1, at_most=_most(name))
         return int(found)
 
+    def degree(self, name: str) -> int:
+        """A count of which 0 says that it is not used."""
+        return max(1, self.count(name))
+
     def rate(self, name: str) -> float:
         """A number that something is divided by."""
         found = self.number(name)
@@ -107,7 +111,7 @@ class _Row:
 def _sweep_run(values: dict[str, str], file: str, line: int) -> MeasuredRun:
     row = _Row(values, file, line)
     heads, hidden = row.count("heads"), row.count("hidden")
-    zero, dp = row.count("zero"), row.count("dp")
+    zero, dp = row.count("zero"), row.degree("dp")
     score = {"yes": "yes", "memory only": "memory", "fit only": "fit", "no": "no"}.get(row.text("score"))
     if score is None:
         raise SpecError(f"{file}:{line} score", row.text("score"), "must be yes, memory only, fit only or no")
@@ -125,8 +129,8 @@ def _sweep_run(values: dict[str, str], file: str, line: int) -> MeasuredRun:
     )
     plan = RunPlan(
         num_devices=row.count("gpus"),
-        tp=row.count("tp"),
-        pp=row.count("pp"),
+        tp=row.degree("tp"),
+        pp=row.degree("pp"),
         dp=dp,
         cp=1,
         ep=1,

@@ -1,10 +1,14 @@
 """Options of a search as changes of its settings, and Ctrl-C as a question instead of an end."""
 
+import dataclasses
+import json
+import math
 import signal
 
 import pytest
 
-from rephaze.cli.search import _changes, _interruptible
+from rephaze import explore
+from rephaze.cli.search import _changes, _interruptible, _record
 from rephaze.errors import SpecError
 from rephaze.search.settings import resolve_settings
 
@@ -42,3 +46,13 @@ def test_the_method_is_one_of_three_and_auto_unless_said():
     assert [asked(one) for one in (None, "auto", "boxes", "list")] == ["auto", "auto", "boxes", "list"]
     with pytest.raises(SpecError, match=r"search.method is 'both': must be one of auto, boxes, list"):
         asked("both")
+
+
+def test_a_search_stopped_before_its_space_was_bounded_is_a_record_without_gap():
+    space = {"num_tensor_cores": [4], "tensor_width": [128], "tensor_depth": [128], "num_vector_cores": [2]}
+    rest = {"vector_lanes": [1024], "global_buffer_mib": [16], "num_hbm_stacks": [2]}
+    found = explore("gpt2-xl", scenario="coarse", changes={"space": space | rest}, num_workers=1)
+    record = _record(dataclasses.replace(found, status="feasible", bound=math.inf, gap=math.inf))
+    assert (record["bound"], record["gap"]) == (None, None)
+    json.dumps(record, allow_nan=False, default=str)
+    assert _record(found)["gap"] == 0.0

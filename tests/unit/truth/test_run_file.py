@@ -96,6 +96,11 @@ def test_a_plan_of_the_sweep(tmp_path):
     assert (died.status, died.score, died.measured_s) == ("oom", "fit", None)
 
 
+def test_a_degree_of_zero_is_one_that_is_not_used(tmp_path):
+    (run,) = read_runs(write(tmp_path / "sweep.csv", SWEEP_COLUMNS, [SWEEP | {"tp": "0", "pp": "0", "dp": "0"}]))
+    assert (run.plan.tp, run.plan.pp, run.plan.dp) == (1, 1, 1)
+
+
 def test_what_is_blank_is_a_reason_and_what_is_wrong_an_error(tmp_path):
     (run,) = read_runs(write(tmp_path / "runs.csv", RUN_COLUMNS, [RUN | {"hidden": ""}]))
     assert run.reason == "hidden not stated"
