@@ -258,3 +258,28 @@ def test_judge_names_the_file_of_a_wrong_plan(sound):
     done = call(("judge", "plan2.json"))
     assert done.code == 1
     assert "plan2.json: plan.sharding is 'nope'" in done.err
+
+
+@pytest.mark.parametrize(
+    ("name", "change", "said"),
+    [
+        ("config.json", {"architectures": 7}, "must be a list of names of classes"),
+        ("gemm.json", {"pj_per_access": {"dram": 1e308}}, "pj_per_access.dram"),
+        ("schedule.json", {"ops": {1: {"all_cores_j": 1e308}}}, "all_cores_j"),
+    ],
+)
+def test_found_by_fresh_seeds(sound, name, change, said):
+    data = json.loads((sound / name).read_text())
+
+    def changed(old, new):
+        if not isinstance(new, dict):
+            return new
+        if isinstance(old, list):
+            return [changed(item, new[at]) if at in new else item for at, item in enumerate(old)]
+        return old | {key: changed(old.get(key), item) for key, item in new.items()}
+
+    (sound / name).write_text(json.dumps(changed(data, change)))
+    args = {"config.json": ("extract", "config.json", "--seq-len", "16")}.get(name, READERS.get(name, [()])[0])
+    done = call(args)
+    assert done.code == 1, done.out + done.err + done.trace
+    assert said in done.err

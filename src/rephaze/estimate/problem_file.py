@@ -19,15 +19,19 @@ from rephaze.units import J_PER_PJ, MIB
 FORMAT = "rephaze.gemm-problem/1"
 
 
+MOST_PJ = 1e12
+"""Of one access, a joule: what all of a product add up to stays finite."""
+
+
 class AccessPj(BaseModel):
     """Energy of one access to a word, by level."""
 
     model_config = ConfigDict(extra="forbid", allow_inf_nan=False, strict=True)
 
-    register_: float = Field(ge=0, alias="register")
-    scratchpad: float = Field(ge=0)
-    global_buffer: float = Field(ge=0)
-    dram: float = Field(ge=0)
+    register_: float = Field(ge=0, le=MOST_PJ, alias="register")
+    scratchpad: float = Field(ge=0, le=MOST_PJ)
+    global_buffer: float = Field(ge=0, le=MOST_PJ)
+    dram: float = Field(ge=0, le=MOST_PJ)
 
 
 class GemmProblemFile(BaseModel):

@@ -41,6 +41,8 @@ class ScheduleStatus(StrEnum):
     """Some operator can run in no mode."""
 
 
+MOST_J = 1e24
+"""Of an operator: sums of them stay finite."""
 MAX_FURTHER = 6
 """Ways to run an operator beyond the two that every one has."""
 
@@ -94,7 +96,7 @@ class ScheduleOp:
             for resource in ("hbm", "buffer"):
                 share = f"{mode}_{resource}_share"
                 check_number(f"op {self.name!r}: {share}", getattr(self, share), at_most=1.0)
-            check_number(f"op {self.name!r}: {mode}_j", getattr(self, f"{mode}_j"))
+            check_number(f"op {self.name!r}: {mode}_j", getattr(self, f"{mode}_j"), at_most=MOST_J)
 
     def _check_further(self) -> None:
         if len(self.further) > MAX_FURTHER:
@@ -108,7 +110,7 @@ class ScheduleOp:
                 raise SpecError(f"{where}.cycles", way.cycles, "must be 0 for core none")
             check_number(f"{where}.hbm_share", way.hbm_share, at_most=1.0)
             check_number(f"{where}.buffer_share", way.buffer_share, at_most=1.0)
-            check_number(f"{where}.energy_j", way.energy_j)
+            check_number(f"{where}.energy_j", way.energy_j, at_most=MOST_J)
 
     @property
     def ways(self) -> tuple[Way, ...]:

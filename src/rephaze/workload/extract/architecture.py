@@ -45,7 +45,10 @@ def class_of(settings: Settings, config: dict[str, Any], name: str) -> ModelClas
     """The class to build, or an error that says why there is none."""
     import transformers
 
-    for architecture in config.get("architectures") or []:
+    listed = config.get("architectures") or []
+    if not isinstance(listed, list):
+        raise SpecError(f"{name}: architectures", listed, "must be a list of names of classes")
+    for architecture in listed:
         found = getattr(transformers, str(architecture), None)
         if found is None:
             known = [n for n in dir(transformers) if "For" in n or n.endswith("Model")]
