@@ -10,32 +10,15 @@ from rephaze.api.plans import evaluate_plans
 from rephaze.errors import SpecError
 from rephaze.hardware.derating import losses_of, usable_memory_share
 from rephaze.hardware.presets import preset_chip
+from tests.kits.two_layers import PROBLEM
 
 FEW = {
     "space": {"num_tensor_cores": [4, 8], "tensor_width": [128], "tensor_depth": [128], "num_hbm_stacks": [2]},
     "training": {"microbatches": [1], "tp_degrees": [1]},
 }
-LAYER = {"param_bytes": 1e9, "forward_s": 0.01, "backward_s": 0.02, "keep": [{"bytes": 1e8, "replay_s": 0}]}
 PLAN = {
     "format": "rephaze.placement-plan/2",
-    "problem": {
-        "format": "rephaze.placement-problem/2",
-        "cost_model": "full",
-        "cluster": {
-            "num_devices": 2,
-            "device_memory_bytes": 8e10,
-            "levels": [{"num_devices": 2, "bytes_per_s": 1e11}],
-        },
-        "training": {"global_batch": 8, "optimizer": "adam", "precision": "mixed"},
-        "graphs": [
-            {
-                "tp": 1,
-                "microbatch": 1,
-                "layers": [{"name": "a"} | LAYER, {"name": "b"} | LAYER],
-                "edges": [{"src": "a", "dst": "b", "bytes": 1e6}],
-            }
-        ],
-    },
+    "problem": PROBLEM,
     "plan": {"tp": 1, "dp": 2, "microbatch": 1, "stages": [{"layers": ["a", "b"]}]},
 }
 

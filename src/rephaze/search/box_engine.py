@@ -33,6 +33,8 @@ WAVE_PART = 4
 """One such part of the open boxes is expanded at a time, within these limits."""
 BATCH_SIZE = 8
 """Designs solved between two looks at the answer."""
+LEAST_FIRST = 4
+"""Designs put aside that are solved even if one of them has an answer."""
 CLIMB_SIZE = 4
 """Neighbours of an answer that are solved: if none is better, the boxes are to say where to look."""
 
@@ -221,8 +223,14 @@ class _Run:
         self._on_wave(())
 
     def solve_aside(self) -> None:
-        """Solve what was put aside, one after the other: each is cheaper with the answer of those before."""
-        for box in self.state.aside:
+        """Solve what was put aside, one after the other: each is cheaper with the answer of those before.
+
+        The first few, and further ones only as long as none has a plan: they were told apart by their rates, and
+        the fastest may have too little memory.
+        """
+        for at, box in enumerate(self.state.aside):
+            if at >= LEAST_FIRST and self.state.incumbent is not None:
+                break
             self._answer([box], is_covered=False)
         self.state.aside = []
         self._climb()

@@ -25,8 +25,8 @@ from rephaze.types.search import Evaluation, SearchResult, SearchStatus
 from rephaze.types.stopping import StoppedError
 from rephaze.types.system import ChosenSystem
 
-NUM_FIRST = 4
-"""Drawn designs that are solved before anything is split."""
+NUM_FIRST = 16
+"""Drawn designs put aside to be solved before anything is split; a few are enough if one has a plan."""
 RECORD_S = 5.0
 """Between two records of the cover."""
 
