@@ -8,9 +8,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from rephaze.estimate.estimator import OpBound
 from rephaze.measure import cut_forms, full_times, layer_bounds, model_work, pass_classes
 from rephaze.measure.full_planner import FullPlanner
+from rephaze.measure.pass_classes import OpBound
 from rephaze.place.full import solver as full_solver
 from rephaze.place.full.chip_bounds import FullChipBounds
 from rephaze.place.full.solver import FullPlacer
@@ -25,10 +25,8 @@ OVERCHARGED = 2.0
 
 def slowest_of_a_class(patch: Patch) -> None:
     """The common pass of a class takes each operator as slow as its slowest namesake."""
-    sound = pass_classes._quickest
 
-    def mutant(bound_of, chains):
-        found = [sound(bound_of, [chain]) for chain in chains]
+    def mutant(found):
         return OpBound(
             np.maximum.reduce([one.cycles_mc for one in found]), found[0].uses_hbm, found[0].uses_buffer
         )

@@ -7,8 +7,9 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from rephaze.estimate.estimate_model import DEFAULT
-from rephaze.estimate.estimator import TICK_CYCLES, Estimator, whole_ticks
+from rephaze.estimate.estimator import Estimator
 from rephaze.estimate.gemm_default.mapper import REGISTER_BYTES_PER_MAC
+from rephaze.estimate.ticks import TICK_CYCLES, whole_ticks
 from rephaze.estimate.vector import LANE_OP_BYTES
 from rephaze.hardware import peak_power as peak
 from rephaze.hardware.clock import at_clock, clock_scale

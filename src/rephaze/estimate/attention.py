@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from rephaze.compiled import inner, kernel
+from rephaze.compiled import inner_in_place, kernel_in_place
 from rephaze.estimate.arrays import Floats, Ints
 from rephaze.estimate.costs import ELEMENT_BYTES, ChipRates, ModeCost, OpCost
 from rephaze.estimate.vector import LANE_OP_BYTES, lane_cycles, traffic_energy_j, vector_energy_j
@@ -63,10 +63,11 @@ def computed_keys(dims: AttentionDims) -> float:
 
 def attention_macs(dims: AttentionDims, microbatch: int) -> float:
     """Multiply-accumulates that are done: products of skipped keys are not, and the backward pass has five."""
-    return _num_scores(dims, microbatch) * _macs_a_score(dims)
+    return num_scores(dims, microbatch) * _macs_a_score(dims)
 
 
-def _num_scores(dims: AttentionDims, microbatch: int) -> float:
+def num_scores(dims: AttentionDims, microbatch: int) -> float:
+    """Scores that are computed."""
     return dims.batch.at(microbatch) * dims.num_heads * dims.query_len * computed_keys(dims)
 
 
@@ -79,11 +80,12 @@ def attention_lane_cycles(op: Op, microbatch: int, lanes_c: Ints) -> Floats:
     """Cycles the lanes need for the softmax and for what the operator absorbed."""
     dims = op.attention
     assert dims is not None
-    softmax_c: Floats = np.ceil(_num_scores(dims, microbatch) / lanes_c) * _lane_ops_a_score(dims)
+    softmax_c: Floats = np.ceil(num_scores(dims, microbatch) / lanes_c) * lane_ops_a_score(dims)
     return softmax_c + lane_cycles(op, microbatch, lanes_c) if op.vector else softmax_c
 
 
-def _lane_ops_a_score(dims: AttentionDims) -> float:
+def lane_ops_a_score(dims: AttentionDims) -> float:
+    """Lane operations of the softmax on each."""
     if not dims.backward:
         return lane_ops("softmax")
     # The backward pass computes the exponentials again.
@@ -93,22 +95,8 @@ def _lane_ops_a_score(dims: AttentionDims) -> float:
 def _mode(
     op: Op, dims: AttentionDims, microbatch: int, rates: ChipRates, cores_c: Ints, lanes_c: Ints
 ) -> ModeCost:
-    heads = dims.batch.at(microbatch) * dims.num_heads
-    keys = computed_keys(dims)
-    hbm = float(op.input_bytes.at(microbatch) + op.output_bytes.at(microbatch))
-    hbm_c = np.full(len(rates), hbm)
-    # What is read again for every block of rows but the first.
-    key_value = heads * keys * (dims.head_dim + dims.value_dim) * ELEMENT_BYTES * (2 if dims.backward else 1)
-    block = _Block(
-        heads=float(heads),
-        query_len=dims.query_len,
-        keys=float(keys),
-        head_dim=float(dims.head_dim),
-        value_dim=float(dims.value_dim),
-        backward=dims.backward,
-        hbm_bytes=hbm,
-        key_value_bytes=float(key_value),
-    )
+    block = query_blocks(op, microbatch)
+    hbm_c = np.full(len(rates), block.hbm_bytes)
     chips = rates.chips
     on_chips = _OnChips(
         width_c=chips.tensor_width,
@@ -121,7 +109,7 @@ def _mode(
     )
     best_cycles, best_buffer = np.empty(len(rates)), np.empty(len(rates))
     _fill_best(block, on_chips, best_cycles, best_buffer)
-    scores, per_score = _num_scores(dims, microbatch), _lane_ops_a_score(dims)
+    scores, per_score = num_scores(dims, microbatch), lane_ops_a_score(dims)
     return ModeCost(
         cycles_c=best_cycles,
         hbm_bytes_c=hbm_c,
@@ -130,7 +118,7 @@ def _mode(
     )
 
 
-class _Block(NamedTuple):
+class QueryBlocks(NamedTuple):
     """What blocks of query rows are cut from."""
 
     heads: float
@@ -138,9 +126,21 @@ class _Block(NamedTuple):
     keys: float
     head_dim: float
     value_dim: float
-    backward: bool
+    is_backward: bool
     hbm_bytes: float
     key_value_bytes: float
+    """What is read again for every block of rows but the first."""
+
+
+class AttentionCore(NamedTuple):
+    """What a block runs on: cores of one chip, and its rates."""
+
+    width: float
+    depth: float
+    scratchpad_bytes: float
+    num_cores: float
+    hbm_bytes_per_cycle: float
+    buffer_bytes_per_cycle: float
 
 
 class _OnChips(NamedTuple):
@@ -155,44 +155,73 @@ class _OnChips(NamedTuple):
     buffer_bytes_per_cycle_c: Floats
 
 
-@kernel
-def _fill_best(block: _Block, chips: _OnChips, cycles_c: Floats, buffer_bytes_c: Floats) -> None:
+def query_blocks(op: Op, microbatch: int) -> QueryBlocks:
+    """The operator as its blocks are cut."""
+    dims = op.attention
+    assert dims is not None
+    heads, keys = dims.batch.at(microbatch) * dims.num_heads, computed_keys(dims)
+    key_value = heads * keys * (dims.head_dim + dims.value_dim) * ELEMENT_BYTES * (2 if dims.backward else 1)
+    return QueryBlocks(
+        heads=float(heads),
+        query_len=dims.query_len,
+        keys=float(keys),
+        head_dim=float(dims.head_dim),
+        value_dim=float(dims.value_dim),
+        is_backward=dims.backward,
+        hbm_bytes=float(op.input_bytes.at(microbatch) + op.output_bytes.at(microbatch)),
+        key_value_bytes=float(key_value),
+    )
+
+
+@kernel_in_place
+def _fill_best(block: QueryBlocks, chips: _OnChips, cycles_c: Floats, buffer_bytes_c: Floats) -> None:
     """Fill in the cycles of the fastest size of blocks, and what it moves through the buffer."""
-    heads, query_len, keys, backward = block.heads, block.query_len, block.keys, block.backward
-    # Unpacked once: every field access of a tuple in compiled code counts references.
-    width_c, depth_c, scratchpad_bytes_c = chips.width_c, chips.depth_c, chips.scratchpad_bytes_c
-    cores_c, vector_c = chips.cores_c, chips.vector_cycles_c
-    hbm_bytes_per_cycle_c, buffer_bytes_per_cycle_c = chips.hbm_bytes_per_cycle_c, chips.buffer_bytes_per_cycle_c
     for c in range(len(cycles_c)):
-        cycles_c[c], buffer_bytes_c[c] = np.inf, 0.0
-        hbm_cycles = block.hbm_bytes / hbm_bytes_per_cycle_c[c]
-        row_cycles = _row_cycles(keys, block.head_dim, block.value_dim, backward, width_c[c], depth_c[c])
-        for rows in BLOCK_ROWS:
-            if rows > BLOCK_ROWS[0] and rows // 2 >= query_len:
-                break
-            # Scratchpad for queries, output sums, and one array-wide strip of scores.
-            needed = rows * (block.head_dim * ELEMENT_BYTES + block.value_dim * ACCUMULATOR_BYTES)
-            if needed > scratchpad_bytes_c[c] and rows > BLOCK_ROWS[0]:
-                continue
-            passes = -(-query_len // rows)
-            compute = np.ceil(heads * passes / cores_c[c]) * (row_cycles * min(rows, query_len))
-            moved = block.hbm_bytes + max(0, passes - 1) * block.key_value_bytes
-            cycles = max(compute, vector_c[c], hbm_cycles, moved / buffer_bytes_per_cycle_c[c])
-            if cycles < cycles_c[c]:
-                cycles_c[c], buffer_bytes_c[c] = cycles, moved
+        core = AttentionCore(
+            float(chips.width_c[c]),
+            float(chips.depth_c[c]),
+            float(chips.scratchpad_bytes_c[c]),
+            float(chips.cores_c[c]),
+            chips.hbm_bytes_per_cycle_c[c],
+            chips.buffer_bytes_per_cycle_c[c],
+        )
+        cycles_c[c], buffer_bytes_c[c] = best_block(block, core, chips.vector_cycles_c[c])
 
 
-@inner
-def _row_cycles(keys: float, head_dim: float, value_dim: float, backward: bool, width: int, depth: int) -> float:
+@inner_in_place
+def best_block(block: QueryBlocks, core: AttentionCore, vector_cycles: float) -> tuple[float, float]:
+    """Cycles of the fastest size of blocks, infinite if none fits, and what it moves through the buffer."""
+    best_cycles, best_bytes = np.inf, 0.0
+    query_len = block.query_len
+    hbm_cycles = block.hbm_bytes / core.hbm_bytes_per_cycle
+    row_cycles = _row_cycles(block, core.width, core.depth)
+    for rows in BLOCK_ROWS:
+        if rows > BLOCK_ROWS[0] and rows // 2 >= query_len:
+            break
+        # Scratchpad for queries, output sums, and one array-wide strip of scores.
+        needed = rows * (block.head_dim * ELEMENT_BYTES + block.value_dim * ACCUMULATOR_BYTES)
+        if needed > core.scratchpad_bytes and rows > BLOCK_ROWS[0]:
+            continue
+        passes = -(-query_len // rows)
+        compute = np.ceil(block.heads * passes / core.num_cores) * (row_cycles * min(rows, query_len))
+        moved = block.hbm_bytes + max(0, passes - 1) * block.key_value_bytes
+        cycles = max(compute, vector_cycles, hbm_cycles, moved / core.buffer_bytes_per_cycle)
+        if cycles < best_cycles:
+            best_cycles, best_bytes = cycles, moved
+    return best_cycles, best_bytes
+
+
+@inner_in_place
+def _row_cycles(block: QueryBlocks, width: float, depth: float) -> float:
     """Cycles of one core on a row of a block: every product streams its rows through the array tile by tile.
 
     Tiles of one product follow each other without a gap (weights are loaded behind the stream), so the array's
     fill is paid once a block; it is below a percent for the rows in use here and left out.
     """
     total = 0.0
-    for of_keys, count in BACKWARD_PRODUCTS if backward else FORWARD_PRODUCTS:
-        within = head_dim if of_keys else keys
-        along = keys if of_keys else value_dim
+    for of_keys, count in BACKWARD_PRODUCTS if block.is_backward else FORWARD_PRODUCTS:
+        within = block.head_dim if of_keys else block.keys
+        along = block.keys if of_keys else block.value_dim
         straight = np.ceil(within / width) * np.ceil(along / depth)
         turned = np.ceil(along / width) * np.ceil(within / depth)
         total += count * min(straight, turned)

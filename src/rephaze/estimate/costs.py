@@ -10,11 +10,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from rephaze.compiled import kernel_in_place
 from rephaze.estimate.arrays import Floats, Ints
 from rephaze.types.chip import ChipTable
 from rephaze.types.energy import AccessEnergy
-from rephaze.types.latency import IMPOSSIBLE_CYCLES
 
 ELEMENT_BYTES = 2
 """Of operands and results; partial sums take twice as much."""
@@ -79,21 +77,6 @@ def bounded_by_memory(cycles_c: Floats, hbm_bytes_c: Floats, buffer_bytes_c: Flo
     hbm = hbm_bytes_c / rates.hbm_bytes_per_cycle_c
     buffer = buffer_bytes_c / rates.buffer_bytes_per_cycle_c
     return np.maximum(np.maximum(cycles_c, hbm), buffer)
-
-
-def whole_cycles(cycles_c: Floats) -> Ints:
-    """Cycles rounded up; ``IMPOSSIBLE_CYCLES`` where infinite."""
-    found = np.empty(cycles_c.shape, dtype=np.int64)
-    _fill_whole_cycles(np.ascontiguousarray(cycles_c, dtype=np.float64).ravel(), found.ravel())
-    return found
-
-
-@kernel_in_place
-def _fill_whole_cycles(cycles_n: Floats, whole_n: Ints) -> None:
-    for n in range(len(cycles_n)):
-        # Not so for infinity, nor for what is no number.
-        is_possible = cycles_n[n] < IMPOSSIBLE_CYCLES
-        whole_n[n] = np.int64(np.ceil(cycles_n[n] - 1e-9)) if is_possible else IMPOSSIBLE_CYCLES
 
 
 def share_of(num_bytes_c: Floats, cycles_c: Ints, bytes_per_cycle_c: Floats) -> Floats:

@@ -8,38 +8,32 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
-from rephaze.compiled import kernel_in_place
-from rephaze.estimate.arrays import Floats, Ints
+from rephaze.estimate.arrays import Floats, Ints, Rows
 from rephaze.estimate.attention import attention_cost
+from rephaze.estimate.block_cycles import HALF, BlockBounds, MappedProducts, block_bounds, chip_rows
 from rephaze.estimate.collectives import group_collective_s, paper_collective_s, sent_bytes
-from rephaze.estimate.costs import ELEMENT_BYTES, ChipRates, ModeCost, OpCost, chip_rates, share_of, whole_cycles
+from rephaze.estimate.costs import ChipRates, ModeCost, OpCost, chip_rates, share_of
 from rephaze.estimate.estimate_model import EstimateModel
-from rephaze.estimate.gemm_costs import Dims, GemmColumns, GemmMemo
+from rephaze.estimate.gemm_costs import GemmColumns, GemmMemo
 from rephaze.estimate.op_at import OpAt, op_at
+from rephaze.estimate.op_block import Dims, OpBlock, message_bytes, none_mapped, product_dims, side_bytes
+from rephaze.estimate.ticks import whole_cycles, whole_ticks
 from rephaze.estimate.vector import lane_cycles, paper_vector_cost, vector_cost, vector_energy_j
 from rephaze.estimate.vector_weights import paper_lane_cycles
 from rephaze.types.chip import ChipTable
 from rephaze.types.cluster import Cluster
 from rephaze.types.energy import AccessEnergy
-from rephaze.types.graph import CollectiveDims, Op, OpGraph, OpKind
-from rephaze.types.latency import IMPOSSIBLE_CYCLES, Engine, LatencyTable, ModeBounds, ModeTable
+from rephaze.types.graph import Op, OpGraph, OpKind
+from rephaze.types.latency import Engine, LatencyTable, ModeBounds, ModeTable
+from rephaze.types.stopping import UNSTOPPED, StopSignal
 
+Flags = NDArray[np.bool_]
 MapGemm = Callable[[GemmColumns, Dims, float], ModeCost]
 """Columns, dimensions, side bytes to cost."""
-
-
-HALF = 0.5
-"""The part of both bandwidths that an operator may do with instead of all, so that another runs beside it."""
-TICK_CYCLES = 64
-"""Operators take whole ticks: schedules that differ by less than a tick are not worth telling apart."""
-SIGNIFICANT_BITS = 10
-"""Nor are times that differ by less than their last bit, one part in 512 at most: a longer operator's tick is
-longer. So twice a time is twice its ticks where that tick is the longer one, from 65,536 cycles on: what a
-bandwidth binds takes at half of it exactly twice as long, and two of them abreast gain nothing by rounding."""
 
 
 def engine_of(op: Op) -> Engine:
@@ -61,14 +55,6 @@ class _ModeRows:
     energy_j_oc: Floats
     hbm_share_oc: Floats
     buffer_share_oc: Floats
-
-
-class OpBound(NamedTuple):
-    """One operator on many chips: no mode takes fewer cycles."""
-
-    cycles_mc: Ints
-    uses_hbm: bool
-    uses_buffer: bool
 
 
 class Estimator:
@@ -102,9 +88,9 @@ class Estimator:
         self._one_core: GemmColumns = GemmColumns(self.rates, one, model, self.memo, wide_one)
         self._all_cores: GemmColumns = GemmColumns(self.rates, chips.num_tensor_cores, model, self.memo, wide_all)
         self._costs: dict[tuple[object, ...], OpCost] = {}
-        self._in_modes: dict[tuple[object, ...], OpBound] = {}
-        self._least: dict[tuple[tuple[object, ...], bool], OpBound] = {}
-        self._fastest: dict[tuple[tuple[object, ...], bool], Ints] = {}
+        # Blocks are kept beside what was found of them, so that no other takes their numbers.
+        self._kept: dict[tuple[int, bool], tuple[OpBlock, BlockBounds]] = {}
+        self._fastest: dict[tuple[int, bool], tuple[OpBlock, Ints]] = {}
 
     def exact(self, graph: OpGraph, microbatch: int) -> LatencyTable:
         """Every operator of the graph, GEMMs by the mapper."""
@@ -112,65 +98,101 @@ class Estimator:
 
     def bound(self, graph: OpGraph, microbatch: int) -> ModeBounds:
         """No more than any of ``modes`` in cycles; GEMMs in closed form."""
-        found = [None if op.kind is OpKind.VIEW else self.least(op_at(op, microbatch)) for op in graph.ops]
+        found = self._op_by_op(OpBlock([_timed(op, microbatch) for op in graph.ops]), GemmColumns.bound)
         return self.mode_bounds(found)
 
-    def least(self, op: OpAt, *, is_mapped: bool = False) -> OpBound:
-        """Cycles that no mode of one operator goes below.
+    def least(
+        self, block: OpBlock, *, is_mapped: bool | Flags = False, stop: StopSignal = UNSTOPPED
+    ) -> BlockBounds:
+        """Cycles that no mode of any operator goes below.
 
         Args:
-            op: The operator.
-            is_mapped: On all cores a GEMM takes what its mapping does: half the work of mapping all modes.
+            block: The operators.
+            is_mapped: On all cores a GEMM takes what its mapping does: half the work of mapping all modes. Flags
+                say it of each operator.
+            stop: Ends the mapping with ``StoppedError``.
         """
-        at = (op.key, is_mapped and op.op.kind is OpKind.GEMM)
-        if at not in self._least:
-            mappers = GemmColumns.bound, GemmColumns.exact if is_mapped else GemmColumns.bound
-            costs = [one.op_cost(op.op, op.microbatch, *mappers) for one in self._by_share]
-            cycles_mc = np.stack([mode.cycles_c for cost in costs for mode in (cost.one_core, cost.all_cores)])
-            moved = costs[0].all_cores
-            self._least[at] = OpBound(
-                self._whole_ticks(whole_cycles(cycles_mc)),
-                bool(moved.hbm_bytes_c[0] > 0),
-                bool(moved.buffer_bytes_c[0] > 0),
-            )
-        return self._least[at]
+        is_mapped_n = np.broadcast_to(is_mapped, len(block))
+        if not self._has_blocks:
+            return self._op_by_op(block, GemmColumns.bound, is_mapped_n)
+        return self._whole_block(block, self._mapped_products(block, is_mapped_n, (1, 3), stop))
 
-    def in_modes(self, op: OpAt) -> OpBound:
-        """Cycles that one operator takes in each mode, products mapped in all of them, as in ``modes``."""
-        if op.key not in self._in_modes:
-            costs = [one._cost(op) for one in self._by_share]
-            both = [mode for cost in costs for mode in (cost.one_core, cost.all_cores)]
-            cycles_mc = np.stack([mode.cycles_c for mode in both])
-            self._in_modes[op.key] = OpBound(
-                self._whole_ticks(whole_cycles(cycles_mc)),
-                any(bool(mode.hbm_bytes_c[0] > 0) for mode in both[:2]),
-                any(bool(mode.buffer_bytes_c[0] > 0) for mode in both[:2]),
-            )
-        return self._in_modes[op.key]
+    def kept_least(self, block: OpBlock, *, is_mapped: bool) -> BlockBounds:
+        """As ``least``, found once: for those who ask for some of the chips at a time."""
+        key = id(block), is_mapped
+        if key not in self._kept:
+            self._kept[key] = block, self.least(block, is_mapped=is_mapped)
+        return self._kept[key][1]
 
-    def fastest(self, op: OpAt, *, is_mapped: bool = False) -> Ints:
-        """Cycles that one operator takes at least on each chip, in whatever mode; as ``least``."""
-        at = (op.key, is_mapped)
-        if at not in self._fastest:
-            self._fastest[at] = self.least(op, is_mapped=is_mapped).cycles_mc.min(axis=0)
-        return self._fastest[at]
+    def in_modes(self, block: OpBlock) -> BlockBounds:
+        """Cycles that operators take in each mode, products mapped in all of them, as in ``modes``."""
+        if not self._has_blocks:
+            return self._op_by_op(block, GemmColumns.exact)
+        every = np.ones(len(block), dtype=np.bool_)
+        return self._whole_block(block, self._mapped_products(block, every, (0, 1, 2, 3)))
 
-    def mode_bounds(self, found: Sequence[OpBound | None]) -> ModeBounds:
-        """What was found of each operator as one table; None takes no time."""
-        share_m = self._share_m
-        num_chips = next((one.cycles_mc.shape[1] for one in found if one is not None), len(self.rates))
-        cycles_moc = np.zeros((len(share_m), len(found), num_chips), dtype=np.int64)
-        uses = np.zeros((2, len(found), 1))
-        for o, one in enumerate(found):
-            if one is not None:
-                cycles_moc[:, o] = one.cycles_mc
-                uses[:, o, 0] = one.uses_hbm, one.uses_buffer
+    def fastest(self, block: OpBlock, *, is_mapped: bool = False) -> Ints:
+        """Cycles that operators take at least on each chip, in whatever mode; as ``least``, n x c."""
+        key = id(block), is_mapped
+        if key not in self._fastest:
+            self._fastest[key] = block, self.least(block, is_mapped=is_mapped).cycles_mnc.min(axis=0)
+        return self._fastest[key][1]
+
+    def mode_bounds(self, found: BlockBounds) -> ModeBounds:
+        """What was found of operators as the scheduler takes it."""
         return ModeBounds(
             all_cores_m=np.tile([False, True], len(self._by_share)),
-            cycles_moc=cycles_moc,
-            hbm_share_om=uses[0] * share_m,
-            buffer_share_om=uses[1] * share_m,
+            cycles_moc=found.cycles_mnc,
+            hbm_share_om=found.uses_hbm_n[:, None] * self._share_m,
+            buffer_share_om=found.uses_buffer_n[:, None] * self._share_m,
         )
+
+    @property
+    def _has_blocks(self) -> bool:
+        """Whether blocks of operators are costed by one compiled call: in model ``default``."""
+        return self.model.has_memory_terms
+
+    @cached_property
+    def _rows_c(self) -> Rows:
+        return chip_rows(self.rates)
+
+    def _whole_block(self, block: OpBlock, mapped: MappedProducts) -> BlockBounds:
+        return block_bounds(block, self._rows_c, self._all_cores.shape_of_c, self.cluster, mapped)
+
+    def _mapped_products(
+        self, block: OpBlock, is_mapped_n: Flags, modes: tuple[int, ...], stop: StopSignal = UNSTOPPED
+    ) -> MappedProducts:
+        """The products of a block that are to be mapped, in some of the modes."""
+        number_mn = none_mapped(block, 2 * len(self._by_share))
+        found: list[ModeCost] = []
+        for m in modes:
+            by_share = self._by_share[m // 2]
+            columns = by_share._all_cores if m % 2 else by_share._one_core
+            for product in block.products:
+                if is_mapped_n[product.at]:
+                    stop.check()
+                    number_mn[m, product.at] = len(found)
+                    found.append(columns.exact(product.dims, product.side_bytes))
+        if not found:
+            return MappedProducts(number_mn, np.zeros((0, len(self.rates))), np.zeros((2, 0)))
+        first = [[one.hbm_bytes_c[0] for one in found], [one.buffer_bytes_c[0] for one in found]]
+        return MappedProducts(number_mn, np.stack([one.cycles_c for one in found]), np.array(first))
+
+    def _op_by_op(self, block: OpBlock, map_gemm: MapGemm, is_mapped_n: Flags | None = None) -> BlockBounds:
+        """The same with a look at each operator by itself; GEMMs mapped where asked are so on all cores."""
+        by_share = self._by_share
+        cycles_mnc = np.zeros((2 * len(by_share), len(block), len(self.rates)), dtype=np.int64)
+        uses_2n = np.zeros((2, len(block)))
+        for n, one in enumerate(block.ops):
+            if one is None:
+                continue
+            on_all = GemmColumns.exact if is_mapped_n is not None and is_mapped_n[n] else map_gemm
+            costs = [own.op_cost(one.op, one.microbatch, map_gemm, on_all) for own in by_share]
+            both = [mode for cost in costs for mode in (cost.one_core, cost.all_cores)]
+            cycles_mnc[:, n] = self._whole_ticks(whole_cycles(np.stack([mode.cycles_c for mode in both])))
+            uses_2n[0, n] = any(mode.hbm_bytes_c[0] > 0 for mode in both[:2])
+            uses_2n[1, n] = any(mode.buffer_bytes_c[0] > 0 for mode in both[:2])
+        return BlockBounds(cycles_mnc, *uses_2n)
 
     def modes(self, graph: OpGraph, microbatch: int) -> ModeTable:
         """Every operator of the graph on the one chip there is, in every way it may run (docs/how-it-works.md)."""
@@ -249,12 +271,10 @@ class Estimator:
         return self._costs[op.key]
 
     def _gemm_cost(self, op: Op, microbatch: int, map_one_core: MapGemm, map_all_cores: MapGemm) -> OpCost:
-        assert op.gemm is not None
-        gemm = op.gemm
-        dims = (gemm.batch.at(microbatch), gemm.m.at(microbatch), gemm.n.at(microbatch), gemm.k.at(microbatch))
-        side_bytes = self._side_bytes(op, microbatch, dims)
-        one = map_one_core(self._one_core, dims, side_bytes)
-        all_ = map_all_cores(self._all_cores, dims, side_bytes)
+        dims = product_dims(op, microbatch)
+        beside = side_bytes(op, microbatch) if self.model.has_memory_terms else 0.0
+        one = map_one_core(self._one_core, dims, beside)
+        all_ = map_all_cores(self._all_cores, dims, beside)
         if not op.vector:
             return OpCost(one_core=one, all_cores=all_)
         lanes = self.rates.chips
@@ -262,15 +282,6 @@ class Estimator:
             one_core=self._fused(op, microbatch, one, lanes.vector_lanes),
             all_cores=self._fused(op, microbatch, all_, lanes.num_lanes),
         )
-
-    def _side_bytes(self, op: Op, microbatch: int, dims: Dims) -> float:
-        """Operands of absorbed work (a residual, a mask): what comes on top of the product's own matrices."""
-        if not op.vector or not self.model.has_memory_terms:
-            return 0.0
-        batch, m, n, k = dims
-        own_bytes = float(ELEMENT_BYTES) * batch * (float(m) * k + float(k) * n + float(m) * n)
-        moved = float(op.input_bytes.at(microbatch) + op.output_bytes.at(microbatch))
-        return max(0.0, moved - own_bytes)
 
     def _fused(self, op: Op, microbatch: int, product: ModeCost, lanes_c: Ints) -> ModeCost:
         """A GEMM with absorbed element work: both engines at once, element by element."""
@@ -286,9 +297,7 @@ class Estimator:
         )
 
     def _collective_cost(self, op: Op, microbatch: int) -> OpCost:
-        assert op.collective is not None
-        payload = float(op.collective.payload_bytes.at(microbatch))
-        mode = _link_cost(op.collective, payload, self)
+        mode = _link_cost(op, microbatch, self)
         return OpCost(one_core=mode, all_cores=mode)
 
 
@@ -303,16 +312,16 @@ class SomeChips:
     def __init__(self, whole: Estimator, columns: Ints) -> None:
         self._whole, self._columns = whole, columns
 
-    def least(self, op: OpAt, *, is_mapped: bool = False) -> OpBound:
+    def least(self, block: OpBlock, *, is_mapped: bool = False) -> BlockBounds:
         """As ``Estimator.least``."""
-        found = self._whole.least(op, is_mapped=is_mapped)
-        return found._replace(cycles_mc=found.cycles_mc[:, self._columns])
+        found = self._whole.kept_least(block, is_mapped=is_mapped)
+        return found._replace(cycles_mnc=found.cycles_mnc[:, :, self._columns])
 
-    def fastest(self, op: OpAt, *, is_mapped: bool = False) -> Ints:
+    def fastest(self, block: OpBlock, *, is_mapped: bool = False) -> Ints:
         """As ``Estimator.fastest``."""
-        return self._whole.fastest(op, is_mapped=is_mapped)[self._columns]
+        return self._whole.fastest(block, is_mapped=is_mapped)[:, self._columns]
 
-    def mode_bounds(self, found: Sequence[OpBound | None]) -> ModeBounds:
+    def mode_bounds(self, found: BlockBounds) -> ModeBounds:
         """As ``Estimator.mode_bounds``."""
         return self._whole.mode_bounds(found)
 
@@ -335,7 +344,14 @@ def _mode_rows(costs: Sequence[ModeCost | None], rates: ChipRates) -> _ModeRows:
     )
 
 
-def _link_cost(dims: CollectiveDims, payload: float, estimator: Estimator) -> ModeCost:
+def _timed(op: Op, microbatch: int) -> OpAt | None:
+    return None if op.kind is OpKind.VIEW else op_at(op, microbatch)
+
+
+def _link_cost(op: Op, microbatch: int, estimator: Estimator) -> ModeCost:
+    dims = op.collective
+    assert dims is not None
+    payload = float(dims.payload_bytes.at(microbatch))
     rates, cluster = estimator.rates, estimator.cluster
     one = np.ones(len(rates))
     if not estimator.model.has_network_latency:
@@ -343,8 +359,7 @@ def _link_cost(dims: CollectiveDims, payload: float, estimator: Estimator) -> Mo
         moved = 0.0
     else:
         seconds = group_collective_s(dims, payload, cluster)
-        # Sent from and received into memory.
-        moved = 2.0 * payload * dims.num_messages
+        moved = message_bytes(op, microbatch)
     cycles = seconds * rates.chips.clock_hz
     energy = rates.energy
     return ModeCost(
@@ -353,20 +368,3 @@ def _link_cost(dims: CollectiveDims, payload: float, estimator: Estimator) -> Mo
         buffer_bytes_c=0 * one,
         energy_of=lambda: sent_bytes(dims, payload) * energy.link_j_per_byte_c + moved * energy.hbm_j_per_byte_c,
     )
-
-
-def whole_ticks(cycles: Ints) -> Ints:
-    """Cycles rounded up to whole ticks, which keeps their order."""
-    found = np.empty(cycles.shape, dtype=np.int64)
-    _fill_whole_ticks(np.ascontiguousarray(cycles).ravel(), found.ravel())
-    return found
-
-
-@kernel_in_place
-def _fill_whole_ticks(cycles_n: Ints, ticks_n: Ints) -> None:
-    for n in range(len(cycles_n)):
-        cycles = cycles_n[n]
-        tick = TICK_CYCLES
-        while cycles >> SIGNIFICANT_BITS >= tick:
-            tick *= 2
-        ticks_n[n] = cycles if cycles >= IMPOSSIBLE_CYCLES else -(-cycles // tick) * tick

@@ -19,14 +19,15 @@ from rephaze.estimate.gemm_default.bounds import padded_bound_terms
 from rephaze.estimate.gemm_default.core_shapes import CoreShapes
 from rephaze.estimate.gemm_default.mapper import REGISTER_BYTES_PER_MAC, map_shapes
 from rephaze.estimate.gemm_paper.mapper import DivisorProblem, map_divisors
+from rephaze.estimate.op_block import Dims
 from rephaze.types.energy import PAPER_WORD_BYTES
 from rephaze.units import J_PER_PJ
 
 if TYPE_CHECKING:
     from rephaze.estimate.gemm_paper.bounds import DivisorBounds
 
-Dims = tuple[int, int, int, int]
-"""batch, m, n, k"""
+FEW_CHIPS = 24
+"""So many are not looked through for those that are alike: it takes longer than to bound a product twice."""
 ShapeKey = tuple[str, Dims, float, bytes]
 """Model and version, dimensions, side bytes, core shape."""
 
@@ -96,8 +97,11 @@ class GemmColumns:
             global_buffer_j_per_byte=energy.global_buffer_j_per_byte_c,
             hbm_j_per_byte=energy.hbm_j_per_byte_c,
         )
-        self.shapes, self.shape_of_c = every_chip.distinct()
+        self.shapes, self.shape_of_c = every_chip, np.arange(len(rates))
+        if len(rates) > FEW_CHIPS:
+            self.shapes, self.shape_of_c = every_chip.distinct()
         self._shape_keys = self.shapes.keys()
+        self._exact: dict[tuple[Dims, float], ModeCost] = {}
         self._last_terms: tuple[tuple[Dims, float] | None, Sequence[Floats]] = (None, ())
         self._slower = 1.0
         if wider is not None:
@@ -113,6 +117,12 @@ class GemmColumns:
             side_bytes: What absorbed work moves through HBM and global buffer while it runs, beyond the product's
                 own matrices; the mapping is the best for both together (model ``paper``: not counted).
         """
+        at = (dims, side_bytes)
+        if at not in self._exact:
+            self._exact[at] = self._found_exact(dims, side_bytes)
+        return self._exact[at]
+
+    def _found_exact(self, dims: Dims, side_bytes: float) -> ModeCost:
         if self.wider is not None:
             known = self.wider.exact(dims, side_bytes)
             if (
@@ -179,12 +189,14 @@ class GemmColumns:
 
     def _mapped(self, dims: Dims, side_bytes: float) -> ShapeColumns:
         version = f"{self.model.name}/{self.model.version}"
+        known = self.memo.found
         keys = [(version, dims, side_bytes, shape_key) for shape_key in self._shape_keys]
-        missing = [s for s, key in enumerate(keys) if key not in self.memo.found]
+        # Each once, though chips that were not looked through may be alike.
+        missing = {key: s for s, key in enumerate(keys) if key not in known}
         if missing:
-            for s, mapped in zip(missing, self._map(dims, side_bytes, np.array(missing)), strict=True):
-                self.memo.found[keys[s]] = mapped
-        rows_s = np.array([self.memo.found[key] for key in keys]).reshape(-1, len(MappedGemm._fields))
+            mapped = self._map(dims, side_bytes, np.array(list(missing.values())))
+            known.update(zip(missing, mapped, strict=True))
+        rows_s = np.array([known[key] for key in keys]).reshape(-1, len(MappedGemm._fields))
         return ShapeColumns(*rows_s.T)
 
     def _map(self, dims: Dims, side_bytes: float, wanted: Ints) -> list[MappedGemm]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from rephaze.compiled import kernel_in_place
+from rephaze.compiled import inner_in_place, kernel_in_place
 from rephaze.estimate.arrays import Floats, Ints
 from rephaze.estimate.costs import ChipRates, ModeCost, OpCost
 from rephaze.estimate.vector_paper import work_cycles
@@ -22,7 +22,7 @@ def lane_cycles(op: Op, microbatch: int, lanes_c: Ints) -> Floats:
     """Cycles the lanes need for an operator's (or a fused GEMM's absorbed) element work."""
     total: Floats = np.zeros(len(lanes_c))
     if op.vector:
-        _fill_lane_cycles(*_element_work(op, microbatch), lanes_c, total)
+        _fill_lane_cycles(*element_work(op, microbatch), lanes_c, total)
     return total
 
 
@@ -53,13 +53,10 @@ def vector_cost(op: Op, microbatch: int, rates: ChipRates) -> OpCost:
         scratchpad_j = moved * rates.energy.vector_scratchpad_j_per_byte_c
         return vector_energy_j(op, microbatch, rates) + traffic_energy_j(bytes_c, bytes_c, rates) + scratchpad_j
 
-    elements_w, ops_w = _element_work(op, microbatch)
-
     def mode(lanes_c: Ints, hbm_bytes_per_cycle_c: Floats) -> ModeCost:
-        cycles_c = np.empty(len(rates))
-        _fill_slowest(
-            elements_w, ops_w, moved, lanes_c, hbm_bytes_per_cycle_c, rates.buffer_bytes_per_cycle_c, cycles_c
-        )
+        lane_c = lane_cycles(op, microbatch, lanes_c)
+        memory_c = np.maximum(moved / hbm_bytes_per_cycle_c, moved / rates.buffer_bytes_per_cycle_c)
+        cycles_c = np.maximum(lane_c, memory_c)
         return ModeCost(cycles_c=cycles_c, hbm_bytes_c=bytes_c, buffer_bytes_c=bytes_c, energy_of=energy_j)
 
     return OpCost(
@@ -68,38 +65,25 @@ def vector_cost(op: Op, microbatch: int, rates: ChipRates) -> OpCost:
     )
 
 
-def _element_work(op: Op, microbatch: int) -> tuple[Floats, Floats]:
+def element_work(op: Op, microbatch: int) -> tuple[Floats, Floats]:
     """Elements of each piece of an operator's work, and lane operations on one."""
     elements = [float(work.num_elements.at(microbatch)) for work in op.vector]
     return np.array(elements), np.array([lane_ops(work.function) for work in op.vector])
 
 
+@inner_in_place
+def busy_lanes(elements_w: Floats, ops_w: Floats, first: int, end: int, num_lanes: float) -> float:
+    """Cycles of the pieces from ``first`` to ``end``: lanes share a piece's elements evenly, rounded up."""
+    total = 0.0
+    for w in range(first, end):
+        total += np.ceil(elements_w[w] / num_lanes) * ops_w[w]
+    return total
+
+
 @kernel_in_place
 def _fill_lane_cycles(elements_w: Floats, ops_w: Floats, lanes_c: Ints, cycles_c: Floats) -> None:
-    """Every lane has its part of the elements of each piece, rounded up."""
     for c in range(len(cycles_c)):
-        total = 0.0
-        for w in range(len(elements_w)):
-            total += np.ceil(elements_w[w] / lanes_c[c]) * ops_w[w]
-        cycles_c[c] = total
-
-
-@kernel_in_place
-def _fill_slowest(
-    elements_w: Floats,
-    ops_w: Floats,
-    moved: float,
-    lanes_c: Ints,
-    hbm_bytes_per_cycle_c: Floats,
-    buffer_bytes_per_cycle_c: Floats,
-    cycles_c: Floats,
-) -> None:
-    """Lanes, HBM and buffer at work together: the slowest."""
-    for c in range(len(cycles_c)):
-        total = 0.0
-        for w in range(len(elements_w)):
-            total += np.ceil(elements_w[w] / lanes_c[c]) * ops_w[w]
-        cycles_c[c] = max(total, moved / hbm_bytes_per_cycle_c[c], moved / buffer_bytes_per_cycle_c[c])
+        cycles_c[c] = busy_lanes(elements_w, ops_w, 0, len(elements_w), float(lanes_c[c]))
 
 
 def paper_vector_cost(op: Op, microbatch: int, rates: ChipRates) -> OpCost:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from rephaze.estimate.estimate_model import named_estimate_model
 from rephaze.estimate.estimator import Estimator
 from rephaze.estimate.gemm_costs import GemmMemo
-from rephaze.estimate.op_at import OpAt
+from rephaze.estimate.op_block import OpBlock
 from rephaze.hardware.space_terms import space_energy
 from rephaze.measure.cut_forms import CutForm
 from rephaze.measure.full_planner import FullPlanner
@@ -101,7 +101,7 @@ class ChipSolver:
         self._hurried: dict[_Pass, PassTimes] = {}
         self._op_times: dict[_Pass, OpTimes] = {}
         self._class_cycles: dict[tuple[str, int, int, int], int] = {}
-        self._least_op_s: dict[int, tuple[Sequence[OpAt | None], Floats]] = {}
+        self._least_op_s: dict[int, tuple[OpBlock, Floats]] = {}
         self._fastest: dict[tuple[str, GraphCut, int, int], FastestForm] = {}
 
     # Plans
@@ -360,13 +360,12 @@ class ChipSolver:
             self._op_times[key] = OpTimes(seconds_of(cycles.tolist(), self.chip.clock_hz), energy_j_n)
         return self._op_times[key]
 
-    def least_op_s(self, work: ModelWork, ops: Sequence[OpAt | None]) -> Floats:
-        """Seconds that operators take at least, products mapped; None takes nothing."""
+    def least_op_s(self, work: ModelWork, ops: OpBlock) -> Floats:
+        """Seconds that operators take at least, products mapped."""
         # The same operators are asked for by every rung: with them kept, their number means nothing else.
         if id(ops) not in self._least_op_s:
-            estimator = self._estimator(work)
-            cycles = [0 if op is None else int(estimator.fastest(op, is_mapped=True)[0]) for op in ops]
-            self._least_op_s[id(ops)] = ops, seconds_of(cycles, self.chip.clock_hz)
+            cycles_n = self._estimator(work).fastest(ops, is_mapped=True)[:, 0]
+            self._least_op_s[id(ops)] = ops, seconds_of(cycles_n.tolist(), self.chip.clock_hz)
         return self._least_op_s[id(ops)][1]
 
 

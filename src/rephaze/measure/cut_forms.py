@@ -10,7 +10,8 @@ from collections.abc import Hashable, Sequence
 from functools import cached_property
 
 from rephaze.estimate.estimator import engine_of
-from rephaze.estimate.op_at import OpAt, op_at
+from rephaze.estimate.op_at import op_at
+from rephaze.estimate.op_block import OpBlock
 from rephaze.measure.legal_cuts import cut_forms
 from rephaze.measure.pass_classes import CommonPass, PassWork, Structures, common_pass, has_ring
 from rephaze.types.cut import GraphCut
@@ -41,7 +42,7 @@ class LayerForms:
         self._positions: dict[Hashable, tuple[int, ...]] = {}
         self._keep_sets = MadeOnce[KeepSets]()
         self._choices: dict[Group, list[KeepChoice]] = {}
-        self._replayable = MadeOnce[tuple[OpAt | None, ...]]()
+        self._replayable = MadeOnce[OpBlock]()
 
     def passes(self, layer: LayerType) -> tuple[PassWork, ...]:
         """The forward and the backward pass; then the part of it that earlier layers wait for."""
@@ -62,11 +63,11 @@ class LayerForms:
         """What a layer may keep of its forward pass."""
         return self._keep_sets.get(layer, None, lambda: keep_sets(layer, unfused, known=self._choices))
 
-    def replayable(self, sets: KeepSets, microbatch: int) -> tuple[OpAt | None, ...]:
+    def replayable(self, sets: KeepSets, microbatch: int) -> OpBlock:
         """The operators of ``sets`` on a microbatch; None for views, which are free."""
 
-        def made() -> tuple[OpAt | None, ...]:
-            return tuple(None if op.kind is OpKind.VIEW else op_at(op, microbatch) for op in sets.ops)
+        def made() -> OpBlock:
+            return OpBlock([None if op.kind is OpKind.VIEW else op_at(op, microbatch) for op in sets.ops])
 
         return self._replayable.get(sets, microbatch, made)
 
@@ -95,7 +96,7 @@ class CutForm:
         """What a layer type may keep of its forward pass."""
         return self._layers.keep_sets(self.graph.layer_types[kind], self.whole.layer_types[kind])
 
-    def replayable(self, kind: int, microbatch: int) -> tuple[OpAt | None, ...]:
+    def replayable(self, kind: int, microbatch: int) -> OpBlock:
         """The operators of ``keep_sets`` on a microbatch; None for views, which are free."""
         return self._layers.replayable(self.keep_sets(kind), microbatch)
 

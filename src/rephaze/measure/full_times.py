@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from rephaze.estimate.op_at import OpAt
+from rephaze.estimate.op_block import OpBlock
 from rephaze.measure.keep_points import pareto_points
 from rephaze.measure.model_work import ModelWork, Unit, weight_part
 from rephaze.measure.pass_times import BACKWARD, FORWARD, INPUT_PART, LayerSeconds, PassSource, Times
@@ -137,7 +137,7 @@ def _least_list(solver: PassSource, work: ModelWork, unit: Unit, kind: int, forw
 
 
 def least_replays(
-    work: ModelWork, unit: Unit, kind: int, forward_s: float, times_of: Callable[[Sequence[OpAt | None]], Floats]
+    work: ModelWork, unit: Unit, kind: int, forward_s: float, times_of: Callable[[OpBlock], Floats]
 ) -> Floats:
     """The least that a layer type replays at each position of its list, in whatever form of the cut.
 

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rephaze.estimate.estimator import Estimator, SomeChips
-from rephaze.estimate.op_at import OpAt
+from rephaze.estimate.op_block import OpBlock
 from rephaze.measure.full_times import least_replays, may_replay
 from rephaze.measure.model_work import Memory, ModelWork, Unit
 from rephaze.measure.pass_classes import CommonPass
@@ -286,23 +286,22 @@ class FinerBounds:
         if len(own) < len(members):
             yield np.setdiff1d(members, columns[own]), None
 
-        def parts(ops: Sequence[OpAt | None]) -> Floats:
+        def parts(ops: OpBlock) -> Floats:
             """Of both passes, that each operator takes on each chip."""
-            none_c = np.zeros(len(columns), dtype=np.int64)
-            cycles = [none_c if op is None else estimator.fastest(op, is_mapped=is_mapped) for op in ops]
-            return np.asarray(np.stack(cycles) / (self._chips.clock_hz[columns] * both_c))
+            cycles_nc = estimator.fastest(ops, is_mapped=is_mapped)
+            return np.asarray(cycles_nc / (self._chips.clock_hz[columns] * both_c))
 
         # What is replayed first is what moves bytes and multiplies nothing.
         replayable = work.first_form(unit.cut).replayable(of_type, unit.microbatch)
-        cheap = [op for op in replayable if op is not None and op.op.kind is OpKind.VECTOR]
-        weight_c = parts(cheap).sum(axis=0) if cheap else np.zeros(len(columns))
+        is_cheap_n = [op is not None and op.op.kind is OpKind.VECTOR for op in replayable.ops]
+        weight_c = parts(replayable)[is_cheap_n].sum(axis=0)
         num_groups = min(MAX_GROUPS, -(-len(own) // GROUP_SIZE))
         for group in np.array_split(own[np.argsort(weight_c[own], kind="stable")], num_groups):
             ratio_tk = np.zeros((len(counts), len(work.keep_budgets(unit, of_type))))
             for kind in np.flatnonzero(counts > 1).tolist():
                 forward_c = self.bounds.forward_s_kct[k, columns[group], kind] / both_c[group]
 
-                def least_parts(ops: Sequence[OpAt | None], group: Ints = group) -> Floats:
+                def least_parts(ops: OpBlock, group: Ints = group) -> Floats:
                     found: Floats = parts(ops)[:, group].min(axis=1)
                     return found
 

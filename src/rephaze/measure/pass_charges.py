@@ -61,7 +61,7 @@ def pass_cycles(items: PassItems, table: ModeBounds, chips: ChipTable, exclusion
         num_tensor_c=chips.num_tensor_cores,
         num_vector_c=chips.num_vector_cores,
     )
-    num_ops, num_items, num_sets = len(items.ops), len(items.first_chain_i) - 1, len(WEIGHT_SETS)
+    num_ops, num_items, num_sets = len(items.block), len(items.first_chain_i) - 1, len(WEIGHT_SETS)
     room = _Room(
         cycles_com=np.empty((CHIPS_ABREAST, num_ops, len(table.all_cores_m))),
         op_ow=np.empty((num_ops, 2, num_sets)),

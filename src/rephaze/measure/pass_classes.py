@@ -12,15 +12,18 @@ Axis letters: m = mode, o = operator, c = chip.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from rephaze.estimate.estimator import Estimator, OpBound, SomeChips
+from rephaze.estimate.block_cycles import BlockBounds
+from rephaze.estimate.estimator import Estimator, SomeChips
 from rephaze.estimate.op_at import OpAt, op_at
+from rephaze.estimate.op_block import OpBlock
 from rephaze.schedule.structure import ScheduleStructure, compile_structure
 from rephaze.types.cut import GraphCut
 from rephaze.types.graph import OpGraph, OpKind
@@ -30,6 +33,7 @@ RING_STEPS = ".ring"
 """Ends the name of the operator with all steps of a ring but the last, which has the plain name."""
 
 Flags = NDArray[np.bool_]
+Ints = NDArray[np.int64]
 Chain = tuple[OpAt, ...]
 """Operators one after another, which together do what one does in another graph."""
 
@@ -51,24 +55,59 @@ class PassClass:
     pairs: tuple[tuple[GraphCut, int], ...]
 
 
-@dataclass(frozen=True, eq=False, kw_only=True, slots=True)
 class CommonPass:
-    """What passes have in common, ready to be bounded on many chips."""
+    """What passes have in common, ready to be bounded on many chips.
 
-    structure: ScheduleStructure
-    chains_o: tuple[tuple[Chain, ...], ...]
-    """The ways to do what an operator does; none for a view."""
+    Args:
+        structure: Of the operators.
+        chains_o: The ways to do what an operator does; none for a view.
+    """
+
+    def __init__(self, structure: ScheduleStructure, chains_o: tuple[tuple[Chain, ...], ...]) -> None:
+        self.structure, self.chains_o = structure, chains_o
+        # The first entry is for views.
+        number: dict[object, int] = {None: 0}
+        ops: list[OpAt | None] = [None]
+        for one in (one for chains in chains_o for chain in chains for one in chain):
+            if number.setdefault(one.key, len(ops)) == len(ops):
+                ops.append(one)
+        self.block = OpBlock(ops)
+        ways_o = [[[number[one.key] for one in chain] for chain in chains] for chains in chains_o]
+        self._first_o = np.array([ways[0][0] if ways else 0 for ways in ways_o], dtype=np.intp)
+        self._manifold = {o: ways for o, ways in enumerate(ways_o) if ways and (len(ways) > 1 or len(ways[0]) > 1)}
+        """Operators that are not simply one of the block."""
 
     def bounds(self, estimator: Estimator | SomeChips, *, is_mapped: bool) -> ModeBounds:
         """Cycles that no operator goes below in any of the passes."""
-        return self._joined(estimator, lambda op: estimator.least(op, is_mapped=is_mapped))
+        return estimator.mode_bounds(self._joined(estimator.least(self.block, is_mapped=is_mapped)))
 
     def in_modes(self, estimator: Estimator) -> ModeBounds:
         """Cycles that no operator goes below in any of the passes, products mapped in every mode."""
-        return self._joined(estimator, estimator.in_modes)
+        return estimator.mode_bounds(self._joined(estimator.in_modes(self.block)))
 
-    def _joined(self, estimator: Estimator | SomeChips, bound_of: Callable[[OpAt], OpBound]) -> ModeBounds:
-        return estimator.mode_bounds([_quickest(bound_of, chains) if chains else None for chains in self.chains_o])
+    def _joined(self, found: BlockBounds) -> BlockBounds:
+        joined = BlockBounds(
+            found.cycles_mnc[:, self._first_o],
+            found.uses_hbm_n[self._first_o],
+            found.uses_buffer_n[self._first_o],
+        )
+        for o, ways in self._manifold.items():
+            best = _quickest([_together([_one_of(found, n) for n in way]) for way in ways])
+            joined.cycles_mnc[:, o] = best.cycles_mc
+            joined.uses_hbm_n[o], joined.uses_buffer_n[o] = best.uses_hbm, best.uses_buffer
+        return joined
+
+
+class OpBound(NamedTuple):
+    """One operator on many chips: no mode takes fewer cycles."""
+
+    cycles_mc: Ints
+    uses_hbm: bool
+    uses_buffer: bool
+
+
+def _one_of(found: BlockBounds, n: int) -> OpBound:
+    return OpBound(found.cycles_mnc[:, n], bool(found.uses_hbm_n[n]), bool(found.uses_buffer_n[n]))
 
 
 class Structures:
@@ -187,8 +226,8 @@ def _distinct(chains: Iterator[Chain]) -> tuple[Chain, ...]:
     return tuple({tuple(one.key for one in chain): chain for chain in chains}.values())
 
 
-def _quickest(bound_of: Callable[[OpAt], OpBound], chains: Sequence[Chain]) -> OpBound:
-    found = [_together([bound_of(one) for one in chain]) for chain in chains]
+def _quickest(found: Sequence[OpBound]) -> OpBound:
+    """What the quickest of several ways takes at least."""
     if len(found) == 1:
         return found[0]
     return OpBound(

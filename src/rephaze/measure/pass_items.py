@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rephaze.estimate.op_at import OpAt
+from rephaze.estimate.op_block import OpBlock
 from rephaze.measure.keep_budgets import reference_s
 from rephaze.measure.pass_classes import Chain, CommonPass
 from rephaze.types.latency import Engine
@@ -34,7 +35,8 @@ class PassItems:
     Rows are compressed: those of the n-th are from ``first[n]`` to ``first[n + 1]``.
     """
 
-    ops: tuple[OpAt, ...]
+    block: OpBlock
+    """The operators."""
     engine_o: tuple[Engine, ...]
     """What each holds in all the passes it stands for."""
     first_chain_i: Ints
@@ -61,7 +63,7 @@ class PassItems:
         is_asked_i = np.zeros(len(self.first_chain_i) - 1, dtype=np.bool_)
         is_asked_i[self.item_of_p[np.repeat(is_asked_p, np.diff(self.first_item_p))]] = True
         is_asked_h = np.repeat(is_asked_i, np.diff(self.first_chain_i))
-        found = np.zeros(len(self.ops), dtype=np.bool_)
+        found = np.zeros(len(self.block), dtype=np.bool_)
         found[self.op_of_h[np.repeat(is_asked_h, np.diff(self.first_op_h))]] = True
         return found
 
@@ -126,7 +128,7 @@ class _Listing:
     def items(self, pass_kdt: Ints) -> PassItems:
         chains = [chain for item in self._items for chain in item]
         return PassItems(
-            ops=tuple(op for _, op in self._ops.values()),
+            block=OpBlock([op for _, op in self._ops.values()]),
             engine_o=tuple(engine for _, engine in self._ops),
             first_chain_i=_firsts(len(item) for item in self._items),
             first_op_h=_firsts(len(chain) for chain in chains),

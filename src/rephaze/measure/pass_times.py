@@ -10,7 +10,7 @@ from typing import NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from rephaze.estimate.op_at import OpAt
+from rephaze.estimate.op_block import OpBlock
 from rephaze.measure.model_work import ModelWork
 from rephaze.types.chip import Chip
 from rephaze.types.cut import GraphCut
@@ -100,7 +100,7 @@ class PassSource(Protocol):
     def op_times(self, work: ModelWork, cut: GraphCut, microbatch: int, kind: int, form: int) -> OpTimes:
         """The operators a layer type may replay, each in its fastest mode."""
 
-    def least_op_s(self, work: ModelWork, ops: Sequence[OpAt | None]) -> Floats:
+    def least_op_s(self, work: ModelWork, ops: OpBlock) -> Floats:
         """Seconds that operators take at least; None takes nothing."""
 
 

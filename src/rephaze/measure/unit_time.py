@@ -23,7 +23,6 @@ from rephaze.hardware.space_terms import space_energy
 from rephaze.measure.model_work import ModelWork, Unit
 from rephaze.measure.pass_charges import pass_cycles
 from rephaze.types.chip import ChipTable
-from rephaze.types.graph import OpKind
 from rephaze.types.schedule import Exclusion
 from rephaze.types.stopping import UNSTOPPED, StopSignal
 
@@ -174,13 +173,9 @@ def class_times_s(
 ) -> Floats:
     """Classes x passes (forward, backward) x layer types x chips: seconds no pass of the class goes below."""
     items, chips = work.pass_items, estimator.rates.chips
-    mapped = items.ops_of(mapped_k) if mapped_k is not None else np.zeros(len(items.ops), dtype=np.bool_)
-    found = []
-    for at, (op, is_mapped) in enumerate(zip(items.ops, mapped.tolist(), strict=True)):
-        if is_mapped or at % 64 == 0:
-            stop.check()
-        found.append(estimator.least(op, is_mapped=is_mapped and op.op.kind is OpKind.GEMM))
-    table = estimator.mode_bounds(found)
+    stop.check()
+    is_mapped: bool | Flags = False if mapped_k is None else items.ops_of(mapped_k)
+    table = estimator.mode_bounds(estimator.least(items.block, is_mapped=is_mapped, stop=stop))
     cycles_pc = pass_cycles(items, table, chips, exclusion)
     pass_s_pc = cycles_pc * (1 - ROUNDING) / chips.clock_hz
     found_s: Floats = pass_s_pc[items.pass_kdt]

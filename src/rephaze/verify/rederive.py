@@ -15,10 +15,12 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from rephaze.estimate.block_cycles import HALF
 from rephaze.estimate.estimate_model import EstimateModel
-from rephaze.estimate.estimator import HALF, SIGNIFICANT_BITS, TICK_CYCLES, Estimator, engine_of
+from rephaze.estimate.estimator import Estimator, engine_of
 from rephaze.estimate.gemm_costs import GemmMemo
 from rephaze.estimate.least_work import FLOPS_PER_MAC
+from rephaze.estimate.ticks import SIGNIFICANT_BITS, TICK_CYCLES
 from rephaze.measure.model_work import Memory, ModelWork, Unit
 from rephaze.schedule.parts import SEARCH_WORK, Solver
 from rephaze.schedule.solve import solve_problem

@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from rephaze.estimate.costs import bounded_by_memory, chip_rates, share_of, whole_cycles
+from rephaze.estimate.costs import bounded_by_memory, chip_rates, share_of
+from rephaze.estimate.ticks import whole_cycles
 from rephaze.types.chip import chip_table
 from rephaze.types.latency import IMPOSSIBLE_CYCLES
 

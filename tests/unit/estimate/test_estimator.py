@@ -6,8 +6,10 @@ import numpy as np
 import pytest
 
 from rephaze.estimate.estimate_model import DEFAULT, PAPER
-from rephaze.estimate.estimator import Estimator, engine_of, whole_ticks
+from rephaze.estimate.estimator import Estimator, engine_of
 from rephaze.estimate.op_at import op_at
+from rephaze.estimate.op_block import OpBlock
+from rephaze.estimate.ticks import whole_ticks
 from rephaze.types.chip import chip_table
 from rephaze.types.cluster import Cluster, NetworkLevel, flat_cluster
 from rephaze.types.graph import (
@@ -98,16 +100,19 @@ def test_a_bound_has_the_modes_that_an_operator_has(estimator):
 
 
 def test_a_product_is_bounded_in_every_mode_and_mapped_on_all_cores(estimator):
-    product = op_at(op(OpKind.GEMM, gemm=GEMM, input_bytes=Affine(16384), output_bytes=Affine(8192)), 1)
+    product = op(OpKind.GEMM, gemm=GEMM, input_bytes=Affine(16384), output_bytes=Affine(8192))
+    block = OpBlock([op_at(product, 1)])
     on_chip = estimator(DEFAULT)
-    exact_m = on_chip.modes(OpGraph(ops=(product.op,), edges=()), 1).cycles_om[0]
-    bound, mapped = on_chip.least(product), on_chip.least(product, is_mapped=True)
-    assert (bound.cycles_mc[:, 0] <= exact_m).all()
-    assert (bound.cycles_mc <= mapped.cycles_mc).all()
-    assert mapped.cycles_mc[[1, 3], 0].tolist() == exact_m[[1, 3]].tolist()
-    assert bound.uses_hbm
-    assert bound.uses_buffer
-    assert on_chip.fastest(product, is_mapped=True)[0] == mapped.cycles_mc.min()
+    exact_m = on_chip.modes(OpGraph(ops=(product,), edges=()), 1).cycles_om[0]
+    bound, mapped = on_chip.least(block), on_chip.least(block, is_mapped=True)
+    bound_m, mapped_m = bound.cycles_mnc[:, 0, 0], mapped.cycles_mnc[:, 0, 0]
+    assert (bound_m <= exact_m).all()
+    assert (bound_m <= mapped_m).all()
+    assert mapped_m[[1, 3]].tolist() == exact_m[[1, 3]].tolist()
+    assert on_chip.in_modes(block).cycles_mnc[:, 0, 0].tolist() == exact_m.tolist()
+    assert bound.uses_hbm_n.all()
+    assert bound.uses_buffer_n.all()
+    assert on_chip.fastest(block, is_mapped=True).tolist() == [[mapped_m.min()]]
 
 
 def test_the_paper_has_no_half_modes(estimator):
