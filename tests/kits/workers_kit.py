@@ -12,10 +12,16 @@ from functools import cache
 
 import pytest
 
+from rephaze.hardware.grid import DesignGrid
+from rephaze.search.box_seeds import single_boxes
 from rephaze.search.evaluator import SpaceEvaluator
+from rephaze.search.system_evaluator import box_evaluator
+from rephaze.search.workers.base import InProcess
 from rephaze.store.record_json import canonical_text, to_json
+from rephaze.types.boxes import NO_GOAL, Goal, OpenBox
 from rephaze.types.search import Evaluation, Unsettled
 from rephaze.types.stopping import UNSTOPPED, StoppedError, StopSignal
+from tests.property.box_cases import box_settings, every_position
 from tests.property.search_cases import small_settings
 
 SPACE = {"num_tensor_cores": [1, 4], "tensor_width": [32, 64]}
@@ -67,6 +73,19 @@ def prepared(scenario):
         cutoff=cutoff,
         cut=cut,
     )
+
+
+@cache
+def by_boxes():
+    """A small search by boxes: its settings, and what one process does of it."""
+    settings = box_settings(3, most_points=24, space={})
+    return settings, InProcess(box_evaluator(settings), UNSTOPPED)
+
+
+def whole_box(settings):
+    grid = DesignGrid(settings.scenario.space)
+    last = tuple(size - 1 for size in grid.shape)
+    return OpenBox(first=(0,) * len(last), last=last, upper=math.inf, bounded_by="", times=())
 
 
 def bits(bounds):
@@ -128,6 +147,23 @@ class WorkersKit:
                 # How far below the cutoff the bound comes may depend on the schedules a worker has proven before.
                 assert not item.is_exact
                 assert whole.objective <= item.bound < job.cutoff
+
+    def test_boxes_are_expanded_tried_and_solved_as_in_one_process(self, request):
+        settings, here = by_boxes()
+        grid = DesignGrid(settings.scenario.space)
+        boxes = single_boxes(every_position(grid))
+        assert len(boxes) >= 8, "too few for two pieces: the test shows nothing"
+        with self.started(request, settings, UNSTOPPED) as workers:
+            trials = workers.try_designs(boxes, NO_GOAL)
+            assert trials
+            assert trials == here.try_designs(boxes, NO_GOAL)
+            found, expected = ([*one.solve(boxes[:3], NO_GOAL)] for one in (workers, here))
+            assert [text(item) for item in found] == [text(item) for item in expected]
+            best = max(item.objective for item in found)
+            goal = Goal(threshold=best, objective=best, area_um2=math.inf, cutoff=best)
+            whole = [whole_box(settings)]
+            assert workers.expand(whole, goal) == here.expand(whole, goal)
+            assert workers.expand(boxes, goal) == here.expand(boxes, goal)
 
     def test_nothing_asked_is_nothing_answered(self, job, workers):
         assert list(workers.evaluate([], [], -math.inf)) == []

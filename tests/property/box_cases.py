@@ -9,7 +9,7 @@ import numpy as np
 from rephaze.hardware.constraints import parse_constraint
 from rephaze.hardware.energy import full_power
 from rephaze.hardware.grid import FIELDS, DesignGrid
-from rephaze.search import box_engine, box_search
+from rephaze.search import box_climb, box_engine
 from rephaze.search.cosearch import run_search
 from rephaze.search.evaluator import SpaceEvaluator
 from rephaze.search.settings import resolve_settings
@@ -150,13 +150,13 @@ def times_covered(grid, boxes):
 @contextmanager
 def slow_start(wave=2, batch=1, num_first=0):
     """No answer to begin with, and a look at it after every design: most must then fall to bounds of boxes."""
-    before = box_engine.LEAST_WAVE, box_engine.BATCH_SIZE, box_search.NUM_FIRST, box_search.neighbours
-    box_engine.LEAST_WAVE, box_engine.BATCH_SIZE, box_search.NUM_FIRST = wave, batch, num_first
-    box_search.neighbours = lambda _grid, _position: np.empty((0, len(FIELDS)), dtype=np.int64)
+    before = box_engine.LEAST_WAVE, box_engine.BATCH_SIZE, box_climb.NUM_FIRST, box_climb.neighbours
+    box_engine.LEAST_WAVE, box_engine.BATCH_SIZE, box_climb.NUM_FIRST = wave, batch, num_first
+    box_climb.neighbours = lambda _grid, _position: np.empty((0, len(FIELDS)), dtype=np.int64)
     try:
         yield
     finally:
-        box_engine.LEAST_WAVE, box_engine.BATCH_SIZE, box_search.NUM_FIRST, box_search.neighbours = before
+        box_engine.LEAST_WAVE, box_engine.BATCH_SIZE, box_climb.NUM_FIRST, box_climb.neighbours = before
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

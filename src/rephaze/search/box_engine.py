@@ -23,8 +23,8 @@ Expand = Callable[[Sequence[OpenBox], Goal], Sequence[Expansion]]
 """Open boxes in, what became of each out, in any order; ``StoppedError`` if it was cut."""
 Solve = Callable[[Sequence[OpenBox], Goal], Iterable[Evaluation | Unsettled]]
 """Boxes of one design each in, one answer each out, in the same order."""
-BetterThan = Callable[[Evaluation, Goal], Sequence[OpenBox]]
-"""An answer and the goal in, designs near it that may be better out, the most promising first."""
+BetterThan = Callable[[Evaluation], Sequence[OpenBox]]
+"""An answer in, designs near it that are likely to be better out."""
 Rank = Callable[[Evaluation], tuple[float, ...]]
 """Smaller is better."""
 
@@ -33,10 +33,6 @@ WAVE_PART = 4
 """One such part of the open boxes is expanded at a time, within these limits."""
 BATCH_SIZE = 8
 """Designs solved between two looks at the answer."""
-LEAST_FIRST = 4
-"""Designs put aside that are solved even if one of them has an answer."""
-CLIMB_SIZE = 4
-"""Neighbours of an answer that are solved: if none is better, the boxes are to say where to look."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -157,7 +153,7 @@ def run_boxes(
     solve: Solve,
     *,
     design_at: Callable[[Position], int],
-    better_than: BetterThan = lambda _answer, _goal: (),
+    better_than: BetterThan = lambda _answer: (),
     known: Iterable[Evaluation] = (),
     on_wave: Callable[[Sequence[Evaluation]], None] = lambda _solved: None,
     should_stop: Callable[[], bool] = lambda: False,
@@ -223,14 +219,8 @@ class _Run:
         self._on_wave(())
 
     def solve_aside(self) -> None:
-        """Solve what was put aside, one after the other: each is cheaper with the answer of those before.
-
-        The first few, and further ones only as long as none has a plan: they were told apart by their rates, and
-        the fastest may have too little memory.
-        """
-        for at, box in enumerate(self.state.aside):
-            if at >= LEAST_FIRST and self.state.incumbent is not None:
-                break
+        """Solve what was put aside, one after the other: each is cheaper with the answer of those before."""
+        for box in self.state.aside:
             self._answer([box], is_covered=False)
         self.state.aside = []
         self._climb()
@@ -247,8 +237,8 @@ class _Run:
     def _climb(self) -> None:
         """Look around a new answer for a better one, as long as there is one."""
         while self.state.incumbent is not None:
-            near = self._better_than(self.state.incumbent, self.state.goal)
-            if not near or not self._answer(near[:CLIMB_SIZE], is_covered=False):
+            near = self._better_than(self.state.incumbent)
+            if not near or not self._answer(near, is_covered=False):
                 return
 
     def _answer(self, batch: Sequence[OpenBox], *, is_covered: bool = True) -> bool:

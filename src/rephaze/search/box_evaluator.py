@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,12 +16,15 @@ from rephaze.search.box_bounds import BEST_UNITS, DEVICE_ONLY, BoxBounding, BoxB
 from rephaze.search.box_expansion import BoxExpansion
 from rephaze.search.design_search import DesignSearch
 from rephaze.search.evaluator import Preparation, of_best_memory
-from rephaze.types.boxes import Expansion, Goal, OpenBox, UnitTimes
+from rephaze.types.boxes import Expansion, Goal, OpenBox, Trial, UnitTimes
 from rephaze.types.chip import ChipTable
 from rephaze.types.search import Evaluation, SearchSettings, Unsettled
 from rephaze.types.stopping import UNSTOPPED, StoppedError, StopSignal
 
 Ints = NDArray[np.int64]
+
+NUM_TRIED = 2
+"""Of designs that are tried together: those whose bounds are best."""
 
 
 class BoxEvaluator(Preparation):
@@ -49,21 +53,30 @@ class BoxEvaluator(Preparation):
         """What becomes of each box; ``StoppedError`` when cut."""
         return BoxExpansion(self, self.grid, boxes, goal, stop).run()
 
+    def try_designs(self, boxes: Sequence[OpenBox], goal: Goal, stop: StopSignal = UNSTOPPED) -> list[Trial]:
+        """Of some designs the few most promising, with plans that reach the goal; ``StoppedError`` when cut.
+
+        Args:
+            boxes: One design each.
+            goal: What is worth looking for.
+            stop: Ends the work.
+        """
+        found = self.bound(np.array([box.first for box in boxes], dtype=np.int64), goal, stop)
+        trials: list[Trial] = []
+        for b in np.argsort(-found.upper_b, kind="stable").tolist()[:NUM_TRIED]:
+            cutoff = max([goal.cutoff, *(trial.objective for trial in trials)])
+            if found.upper_b[b] <= 0 or found.upper_b[b] < cutoff:
+                break
+            box = replace(boxes[b], upper=float(found.upper_b[b]), times=found.times[b], is_ready=True)
+            objective = max(one.tried(cutoff) for one in self._searches(box, stop, is_trial=True))
+            if objective > 0:
+                trials.append(Trial(box=box, objective=objective))
+        return trials
+
     def solve(self, box: OpenBox, goal: Goal, stop: StopSignal = UNSTOPPED) -> Evaluation | Unsettled:
         """The one design of a box solved exactly, or dropped as soon as a bound falls below the goal."""
-        at_f = np.array([box.first], dtype=np.int64)
-        chips, design = self.grid.chips(at_f), self.grid.design_at(box.first)
-        chip = chips.chip(0, name=f"design-{design}")
-        valuation = corner_valuation(self, chips)
-        options = memory_options(self.settings.scenario.space, chip.hbm_bytes, chip.hbm_bytes_per_s)
-        priced = options if valuation.is_memory_priced else options[-1:]
-        bounds = [self._unit_bounds(box, m, chips) for m in range(len(self.works))]
-        solver = self.chip_solver(chip, stop=stop)
-        smaller = [] if len(priced) > 1 else options[:-1]
-        searches = [
-            DesignSearch(design, solver, self.works, bounds, memory, valuation, at=0, smaller=smaller)
-            for memory in priced
-        ]
+        design = self.grid.design_at(box.first)
+        searches = self._searches(box, stop)
         found: list[Evaluation] = []
         try:
             for one in searches:
@@ -72,6 +85,21 @@ class BoxEvaluator(Preparation):
         except StoppedError:
             return Unsettled(design=design, bound=max(one.bound() for one in searches))
         return of_best_memory(found)
+
+    def _searches(self, box: OpenBox, stop: StopSignal, *, is_trial: bool = False) -> list[DesignSearch]:
+        """For the plans of the one design of a box, with each memory that it may have."""
+        chips, design = self.grid.chips(np.array([box.first], dtype=np.int64)), self.grid.design_at(box.first)
+        chip = chips.chip(0, name=f"design-{design}")
+        valuation = corner_valuation(self, chips)
+        options = memory_options(self.settings.scenario.space, chip.hbm_bytes, chip.hbm_bytes_per_s)
+        priced = options if valuation.is_memory_priced else options[-1:]
+        bounds = [self._unit_bounds(box, m, chips) for m in range(len(self.works))]
+        solver = self.trial_solver(chip, stop) if is_trial else self.chip_solver(chip, stop=stop)
+        smaller = [] if len(priced) > 1 else options[:-1]
+        return [
+            DesignSearch(design, solver, self.works, bounds, memory, valuation, at=0, smaller=smaller)
+            for memory in priced
+        ]
 
     def _unit_bounds(self, box: OpenBox, m: int, chips: ChipTable) -> ModelBounds:
         """What is known of a model's units on the design of a box."""

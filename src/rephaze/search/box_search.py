@@ -5,28 +5,24 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Sequence
-from dataclasses import replace
 
 import numpy as np
-from numpy.typing import NDArray
 
 from rephaze.hardware.system import chosen_system
 from rephaze.search.box_certificate import CoverCount, certify_boxes
+from rephaze.search.box_climb import Climb
 from rephaze.search.box_engine import BoxState, run_boxes
-from rephaze.search.box_seeds import drawn_designs, neighbours, single_boxes
 from rephaze.search.progress import BestShown, SearchClock, SearchProgress
 from rephaze.search.reasons import why_nothing_in_boxes, why_unproven
 from rephaze.search.system_evaluator import AnyBoxEvaluator
 from rephaze.search.systems import settings_of_design
 from rephaze.search.workers.base import Workers
 from rephaze.store.run_store import RunStore
-from rephaze.types.boxes import NO_GOAL, SOLVED, Expansion, Goal, OpenBox
+from rephaze.types.boxes import NO_GOAL, SOLVED, Expansion, Goal, OpenBox, Trial
 from rephaze.types.search import Evaluation, SearchResult, SearchStatus
 from rephaze.types.stopping import StoppedError
 from rephaze.types.system import ChosenSystem
 
-NUM_FIRST = 16
-"""Drawn designs put aside to be solved before anything is split; a few are enough if one has a plan."""
 RECORD_S = 5.0
 """Between two records of the cover."""
 
@@ -47,6 +43,7 @@ class BoxSearch:
         self.evaluator, self.workers, self.store, self.clock = evaluator, workers, store, clock
         self.settings, self.grid = evaluator.settings, evaluator.grid
         self.count = CoverCount()
+        self._climb = Climb(self.grid, self._try_designs)
         self._recorded_at = time.perf_counter()
         self._shown = BestShown(store.incumbents() if store is not None else ())
 
@@ -103,27 +100,21 @@ class BoxSearch:
             store.reopen_boxes(near)
 
     def _push_first(self) -> None:
-        """Designs drawn from the space, the best bounds first, to have an answer to hold bounds against."""
+        """A good design to begin with, to have an answer to hold bounds against."""
         self._report("drawing designs")
-        drawn = self._bounded(drawn_designs(self.grid, self.settings.seed), NO_GOAL)
-        self.state.aside = drawn[:NUM_FIRST]
+        found = self._climb.from_drawn(
+            self.settings.seed, lambda at_cf: self.evaluator.bound(at_cf, NO_GOAL, self.clock.stop)
+        )
+        self.state.aside = [] if found is None else [found]
 
-    def _near(self, answer: Evaluation, goal: Goal) -> list[OpenBox]:
-        """Designs a step or two from the answer whose bounds reach the goal, the best first."""
+    def _near(self, answer: Evaluation) -> list[OpenBox]:
+        """The best design that a climb from the answer comes to, if that is a better one."""
+        found = self._climb.from_answer(self.grid.position_of(answer.design), answer.objective)
+        return [] if found is None else [found]
+
+    def _try_designs(self, boxes: Sequence[OpenBox], goal: Goal) -> list[Trial]:
         self._report("climbing")
-        return self._bounded(neighbours(self.grid, self.grid.position_of(answer.design)), goal)
-
-    def _bounded(self, at_cf: NDArray[np.int64], goal: Goal) -> list[OpenBox]:
-        """Designs to be solved, by falling bound; none that does not reach the goal."""
-        if not len(at_cf):
-            return []
-        found = self.evaluator.bound(at_cf, goal, self.clock.stop)
-        order = np.argsort(-found.upper_b, kind="stable").tolist()
-        return [
-            replace(box, upper=float(found.upper_b[c]), times=found.times[c], is_ready=True)
-            for box, c in zip(single_boxes(at_cf[order]), order, strict=True)
-            if found.upper_b[c] > 0 and found.upper_b[c] >= goal.threshold
-        ]
+        return self.workers.try_designs(boxes, goal)
 
     def _expand(self, boxes: Sequence[OpenBox], goal: Goal) -> list[Expansion]:
         self._report("bounding")

@@ -13,6 +13,9 @@ from rephaze.measure.objective import Valuation
 from rephaze.search.engine import RELATIVE_SLACK
 from rephaze.types.search import Evaluation
 
+WORTH_A_LOOK = 1.01
+"""How many times better than the best plan at hand a unit may be that a trial leaves aside."""
+
 
 class DesignSearch:
     """Best first over the units of all models, the model with most to gain first.
@@ -70,6 +73,21 @@ class DesignSearch:
                 self._is_limited = False
                 for model in self.models:
                     model.reopen()
+
+    def tried(self, cutoff: float) -> float:
+        """What plans are worth that little work finds; 0 if none of them reaches ``cutoff``.
+
+        Units that might be a little better are not looked at, nor is anything proven.
+        """
+        while True:
+            bound = self.bound()
+            if bound <= 0.0 or bound < cutoff:
+                return 0.0
+            m = max(range(len(self.models)), key=lambda at: self.models[at].promise)
+            if self.models[m].promise <= WORTH_A_LOOK:
+                value = self.valuation.combined([model.value for model in self.models])
+                return value if value >= cutoff else 0.0
+            self.models[m].refine(self._limit_s(m, cutoff))
 
     def _limit_s(self, m: int, cutoff: float) -> float:
         """With a longer batch of this model the design is dropped, however good the others turn out to be."""

@@ -29,6 +29,7 @@ from rephaze.measure.model_work import Memory, ModelWork, memory_options
 from rephaze.measure.objective import Valuation
 from rephaze.measure.unit_time import CHIPS_AT_ONCE, corner_time_batch_s
 from rephaze.measure.unit_work import UnitWork, unit_work
+from rephaze.schedule.parts import HURRIED_WORK
 from rephaze.search.design_search import DesignSearch
 from rephaze.search.device_time import device_time_batch_s
 from rephaze.search.engine import RELATIVE_SLACK
@@ -74,6 +75,8 @@ class Preparation:
         self.exclusion = scenario.all_cores_excludes
         known = prepared or alike
         self.memos: Memos = known.memos if known else Memos()
+        # What trials find of schedules is kept apart: it would depend on what else was solved where they are made.
+        self._memos_of_trials: Memos = known._memos_of_trials if known else Memos(gemms=self.memos.gemms)
 
     @cached_property
     def unit_works(self) -> list[UnitWork]:
@@ -86,6 +89,11 @@ class Preparation:
         """The exact solver of any chip, of the space or not, with what is remembered of the others."""
         scenario = self.settings.scenario
         return ChipSolver(chip, scenario, energy=energy, memos=self.memos, stop=stop or self._stop)
+
+    def trial_solver(self, chip: Chip, stop: StopSignal) -> ChipSolver:
+        """One that finds plans with little work on each schedule, and proves little."""
+        scenario, memos = self.settings.scenario, self._memos_of_trials
+        return ChipSolver(chip, scenario, memos=memos, schedule_work=HURRIED_WORK, stop=stop)
 
 
 class SpaceEvaluator(Preparation):

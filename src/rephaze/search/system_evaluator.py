@@ -16,7 +16,7 @@ from rephaze.hardware.system_grid import SystemGrid, by_system
 from rephaze.search.box_bounds import BoxBounds
 from rephaze.search.box_evaluator import BoxEvaluator
 from rephaze.search.systems import system_settings
-from rephaze.types.boxes import ClosedBox, Expansion, Goal, OpenBox, UnitTimes
+from rephaze.types.boxes import ClosedBox, Expansion, Goal, OpenBox, Trial, UnitTimes
 from rephaze.types.search import Evaluation, SearchSettings, Unsettled
 from rephaze.types.stopping import UNSTOPPED, StopSignal
 
@@ -74,6 +74,15 @@ class SystemEvaluator:
             own = self.of(s).expand([_inside(boxes[b]) for b in index.tolist()], goal, stop)
             found |= {b: _outside(s, one) for b, one in zip(index.tolist(), own, strict=True)}
         return [found[b] for b in range(len(boxes))]
+
+    def try_designs(self, boxes: Sequence[OpenBox], goal: Goal, stop: StopSignal = UNSTOPPED) -> list[Trial]:
+        """As ``BoxEvaluator.try_designs``, of each system that some of them have."""
+        trials: list[Trial] = []
+        for s, index in by_system([box.first[0] for box in boxes]):
+            stop.check()
+            found = self.of(s).try_designs([_inside(boxes[b]) for b in index.tolist()], goal, stop)
+            trials += [replace(trial, box=_of_open_system(s, trial.box)) for trial in found]
+        return trials
 
     def solve(self, box: OpenBox, goal: Goal, stop: StopSignal = UNSTOPPED) -> Evaluation | Unsettled:
         """The one design of a box solved exactly, or dropped as soon as a bound falls below the goal."""

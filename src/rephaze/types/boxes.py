@@ -84,6 +84,14 @@ class Expansion:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class Trial:
+    """One design with plans that little work found: it is worth no less."""
+
+    box: OpenBox
+    objective: float
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Goal:
     """What a design must reach to matter."""
 

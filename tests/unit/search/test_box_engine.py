@@ -200,28 +200,11 @@ def test_designs_put_aside_are_solved_first_and_belong_to_no_box():
     check_cover(toy, state.take_fresh())
 
 
-def test_of_designs_put_aside_further_ones_are_solved_only_until_one_has_a_plan():
-    toy = Toy(3)
-    values = toy.values.ravel()
-    without = [d for d, value in enumerate(values.tolist()) if value == 0][:5]
-    worth = [d for d, value in enumerate(values.tolist()) if value > 0][:3]
-    assert len(without) > box_engine.LEAST_FIRST
-    state, calls = toy.state(), []
-
-    def aside(design):
-        at = tuple(int(one) for one in np.unravel_index(design, toy.shape))
-        return OpenBox(first=at, last=at, upper=math.inf, bounded_by="", times=(), is_ready=True)
-
-    state.aside = [aside(d) for d in (*without, *worth)]
-    run(toy, state, on_wave=lambda solved: calls.extend(item.design for item in solved), should_stop=lambda: True)
-    assert calls == [*without, worth[0]]
-
-
 def test_a_climb_ends_and_changes_no_answer():
     toy = Toy(5)
     asked = itertools.count()
 
-    def near(answer, goal):
+    def near(answer):
         next(asked)
         at = np.array(np.unravel_index(answer.design, toy.shape))
         steps = [np.clip(at + step, 0, np.array(toy.shape) - 1) for step in np.eye(3, dtype=int)]

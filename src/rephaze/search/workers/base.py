@@ -15,13 +15,15 @@ from rephaze.measure.layer_bounds import ModelBounds
 from rephaze.search.evaluator import SpaceEvaluator
 from rephaze.search.method import searches_boxes
 from rephaze.search.system_evaluator import AnyBoxEvaluator, box_evaluator
-from rephaze.types.boxes import Expansion, Goal, OpenBox
+from rephaze.types.boxes import Expansion, Goal, OpenBox, Trial
 from rephaze.types.search import Evaluation, SearchSettings, Unsettled
 from rephaze.types.stopping import UNSTOPPED, StoppedError, StopSignal
 
 PIECES_PER_WORKER = 2
 PIECE_BOXES = 128
 """Most boxes expanded together."""
+TRIAL_PIECES = 2
+"""Of designs to be tried."""
 LEAST_TO_DIVIDE = 8
 """So many boxes are worth two pieces."""
 STOP_GRACE_S = 2.0
@@ -47,6 +49,10 @@ class Workers(Protocol):
 
     def expand(self, boxes: Sequence[OpenBox], goal: Goal) -> list[Expansion]:
         """As ``BoxEvaluator.expand``."""
+        ...
+
+    def try_designs(self, boxes: Sequence[OpenBox], goal: Goal) -> list[Trial]:
+        """As ``BoxEvaluator.try_designs``, a piece at a time."""
         ...
 
     def solve(self, boxes: Sequence[OpenBox], goal: Goal) -> Iterator[Evaluation | Unsettled]:
@@ -91,7 +97,19 @@ class InProcess:
 
     def expand(self, boxes: Sequence[OpenBox], goal: Goal) -> list[Expansion]:
         """As ``BoxEvaluator.expand``, a piece at a time."""
-        return [one for piece in box_pieces(boxes) for one in self._boxes.expand(piece, goal, self._stop)]
+        return [one for piece in box_pieces(boxes) for one in self.expand_piece(piece, goal)]
+
+    def expand_piece(self, piece: Sequence[OpenBox], goal: Goal) -> list[Expansion]:
+        """As ``BoxEvaluator.expand``, all together."""
+        return self._boxes.expand(piece, goal, self._stop)
+
+    def try_designs(self, boxes: Sequence[OpenBox], goal: Goal) -> list[Trial]:
+        """As ``BoxEvaluator.try_designs``, a piece at a time."""
+        return [one for piece in trial_pieces(boxes) for one in self.try_piece(piece, goal)]
+
+    def try_piece(self, piece: Sequence[OpenBox], goal: Goal) -> list[Trial]:
+        """As ``BoxEvaluator.try_designs``, all together."""
+        return self._boxes.try_designs(piece, goal, self._stop)
 
     def solve(self, boxes: Sequence[OpenBox], goal: Goal) -> Iterator[Evaluation | Unsettled]:
         """One box after another."""
@@ -131,6 +149,12 @@ def box_pieces(boxes: Sequence[OpenBox]) -> list[Sequence[OpenBox]]:
     """
     least = 2 if len(boxes) >= LEAST_TO_DIVIDE else 1
     num_pieces = max(-(-len(boxes) // PIECE_BOXES), least)
+    return [boxes[start::num_pieces] for start in range(num_pieces)]
+
+
+def trial_pieces(boxes: Sequence[OpenBox]) -> list[Sequence[OpenBox]]:
+    """Designs to be tried, in pieces that do not depend on who works."""
+    num_pieces = min(TRIAL_PIECES, len(boxes))
     return [boxes[start::num_pieces] for start in range(num_pieces)]
 
 

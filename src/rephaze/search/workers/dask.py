@@ -18,7 +18,14 @@ from urllib.parse import urlsplit
 
 from rephaze.errors import MissingExtraError, RunError, SpecError
 from rephaze.measure.layer_bounds import ModelBounds, joined_bounds
-from rephaze.search.workers.base import PIECES_PER_WORKER, Patience, box_pieces, split_bounds, split_designs
+from rephaze.search.workers.base import (
+    PIECES_PER_WORKER,
+    Patience,
+    box_pieces,
+    split_bounds,
+    split_designs,
+    trial_pieces,
+)
 from rephaze.search.workers.dask_tasks import (
     Reply,
     bound_designs,
@@ -31,10 +38,11 @@ from rephaze.search.workers.dask_tasks import (
     sharpen_designs,
     solve_box,
     solve_design,
+    try_designs,
     unpacked_bounds,
 )
 from rephaze.store.record_json import from_json
-from rephaze.types.boxes import Expansion, Goal, OpenBox
+from rephaze.types.boxes import Expansion, Goal, OpenBox, Trial
 from rephaze.types.search import Evaluation, SearchSettings, Unsettled
 from rephaze.types.stopping import UNSTOPPED, StoppedError, StopSignal
 from rephaze.workload.zoo import ZOO_NAMES
@@ -130,6 +138,16 @@ class DaskWorkers:
             if reply is None or "stopped" in reply:
                 raise StoppedError
             found.extend(from_json(Expansion, one) for one in json.loads(reply["expansions"]))
+        return found
+
+    def try_designs(self, boxes: Sequence[OpenBox], goal: Goal) -> list[Trial]:
+        """As ``BoxEvaluator.try_designs``, pieces side by side."""
+        calls = [(packed_boxes(piece), packed_goal(goal)) for piece in trial_pieces(boxes)]
+        found: list[Trial] = []
+        for reply in self._replies(try_designs, calls):
+            if reply is None or "stopped" in reply:
+                raise StoppedError
+            found.extend(from_json(Trial, one) for one in json.loads(reply["trials"]))
         return found
 
     def solve(self, boxes: Sequence[OpenBox], goal: Goal) -> Iterator[Evaluation | Unsettled]:

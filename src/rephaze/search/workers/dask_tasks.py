@@ -137,6 +137,23 @@ def expand_boxes(job: str, boxes: str, goal: str, time_left_s: float = math.inf)
     return _answered_by_boxes(job, expand, time_left_s)
 
 
+def try_designs(job: str, boxes: str, goal: str, time_left_s: float = math.inf) -> Reply:
+    """``trials``: the text of what ``BoxEvaluator.try_designs`` gives.
+
+    Args:
+        job: The search.
+        boxes: What ``packed_boxes`` made of designs.
+        goal: What ``packed_goal`` made.
+        time_left_s: From now.
+    """
+
+    def try_them(evaluator: AnyBoxEvaluator, stop: StopSignal) -> Reply:
+        found = evaluator.try_designs(_unpacked(OpenBox, boxes), from_json(Goal, json.loads(goal)), stop)
+        return {"trials": json_text([to_json(one) for one in found])}
+
+    return _answered_by_boxes(job, try_them, time_left_s)
+
+
 def solve_box(job: str, boxes: str, goal: str, time_left_s: float = math.inf) -> Reply:
     """``evaluation``: the text of what ``BoxEvaluator.solve`` gives for the one box.
 

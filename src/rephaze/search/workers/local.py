@@ -25,9 +25,10 @@ from rephaze.search.workers.base import (
     make_evaluator,
     split_bounds,
     split_designs,
+    trial_pieces,
 )
 from rephaze.search.workers.warmup import NUM_PARTS, use_one_thread, warm_part
-from rephaze.types.boxes import Expansion, Goal, OpenBox
+from rephaze.types.boxes import Expansion, Goal, OpenBox, Trial
 from rephaze.types.search import Evaluation, SearchSettings, Unsettled
 from rephaze.types.stopping import StoppedError, StopSignal
 
@@ -100,6 +101,16 @@ class LocalProcesses:
             if expanded is None:
                 raise StoppedError
             found.extend(expanded)
+        return found
+
+    def try_designs(self, boxes: Sequence[OpenBox], goal: Goal) -> list[Trial]:
+        """As ``BoxEvaluator.try_designs``, pieces side by side."""
+        found: list[Trial] = []
+        for asked in self._submit(_try_designs, [(piece, goal) for piece in trial_pieces(boxes)]):
+            trials = self._reply(asked)
+            if trials is None:
+                raise StoppedError
+            found.extend(trials)
         return found
 
     def solve(self, boxes: Sequence[OpenBox], goal: Goal) -> Iterator[Evaluation | Unsettled]:
@@ -203,7 +214,15 @@ def _evaluate(design: int, bounds: list[ModelBounds], cutoff: float) -> Evaluati
 def _expand(boxes: Sequence[OpenBox], goal: Goal) -> list[Expansion] | None:
     assert _worker is not None
     try:
-        return _worker.expand(boxes, goal)
+        return _worker.expand_piece(boxes, goal)
+    except StoppedError:
+        return None
+
+
+def _try_designs(boxes: Sequence[OpenBox], goal: Goal) -> list[Trial] | None:
+    assert _worker is not None
+    try:
+        return _worker.try_piece(boxes, goal)
     except StoppedError:
         return None
 

@@ -2,8 +2,7 @@
 
 from contextlib import contextmanager
 
-from rephaze.search.evaluator import SpaceEvaluator
-from rephaze.search.workers.base import InProcess
+from rephaze.search.workers.base import InProcess, make_evaluator
 from tests.kits.workers_kit import WorkersKit
 
 
@@ -11,4 +10,4 @@ class TestInProcess(WorkersKit):
     @classmethod
     @contextmanager
     def start(cls, request, settings, stop):
-        yield InProcess(SpaceEvaluator(settings), stop)
+        yield InProcess(make_evaluator(settings), stop)

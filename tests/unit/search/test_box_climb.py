@@ -1,0 +1,63 @@
+"""Climbs on a grid whose values are known: they end on a peak, look at nothing twice, and need a plan to begin."""
+
+import numpy as np
+import pytest
+
+from rephaze.hardware.grid import Boxes, DesignGrid
+from rephaze.search import box_climb
+from rephaze.search.box_bounds import BoxBounds
+from rephaze.search.box_climb import Climb
+from rephaze.types.boxes import Trial
+from tests.property.box_cases import box_settings, every_position
+
+
+@pytest.fixture(scope="module")
+def grid():
+    return DesignGrid(box_settings(5, most_points=48, space={}).scenario.space)
+
+
+class Land:
+    """What designs are worth, and what was asked."""
+
+    def __init__(self, grid, worth):
+        self.grid, self.worth, self.asked = grid, worth, []
+
+    def try_designs(self, boxes, goal):
+        self.asked.append([box.first for box in boxes])
+        trials = [Trial(box=box, objective=self.worth(box.first)) for box in boxes]
+        return [trial for trial in trials if trial.objective >= max(goal.cutoff, 1e-9)]
+
+    def bound(self, at_cf):
+        upper_b = np.array([float(sum(at)) + 1 for at in at_cf.tolist()])
+        return BoxBounds(Boxes(at_cf, at_cf), at_cf, upper_b, [""] * len(at_cf), [()] * len(at_cf))
+
+
+def test_a_climb_goes_on_while_there_is_a_better_neighbour_and_looks_at_none_twice(grid):
+    land = Land(grid, lambda at: 1.0 + sum(at))
+    found = Climb(grid, land.try_designs).from_answer((0,) * len(grid.shape), 1.0)
+    best = max(every_position(grid)[grid.is_design(every_position(grid))].sum(axis=1))
+    assert sum(found.first) == best
+    asked = [at for one in land.asked for at in one]
+    assert len(asked) == len(set(asked))
+
+
+def test_where_nothing_near_is_better_there_is_nothing_to_solve(grid):
+    start = (0,) * len(grid.shape)
+    land = Land(grid, lambda at: 5.0 if at == start else 1.0)
+    assert Climb(grid, land.try_designs).from_answer(start, 5.0) is None
+
+
+def test_drawn_designs_are_tried_a_few_at_a_time_until_one_has_a_plan(grid, monkeypatch):
+    monkeypatch.setattr(box_climb, "NUM_ABREAST", 2)
+    monkeypatch.setattr(box_climb, "neighbours", lambda _grid, _at: np.empty((0, len(grid.shape)), dtype=np.int64))
+    land = Land(grid, lambda _at: 0.0)
+    climb = Climb(grid, land.try_designs)
+    assert climb.from_drawn(0, land.bound) is None
+    every = [at for one in land.asked for at in one]
+    assert len(every) > 4
+    uppers = [sum(at) for at in every]
+    assert uppers == sorted(uppers, reverse=True), "the best bounds first"
+    only = every[3]
+    again = Land(grid, lambda at: float(at == only))
+    assert Climb(grid, again.try_designs).from_drawn(0, again.bound).first == only
+    assert again.asked == [every[:2], every[2:4]]
