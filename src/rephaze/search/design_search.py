@@ -13,8 +13,8 @@ from rephaze.measure.objective import Valuation
 from rephaze.search.engine import RELATIVE_SLACK
 from rephaze.types.search import Evaluation
 
-WORTH_A_LOOK = 1.01
-"""How many times better than the best plan at hand a unit may be that a trial leaves aside."""
+MOST_IN_VAIN = 3
+"""Units that a trial solves without finding a plan that is good enough before it gives a design up."""
 
 
 class DesignSearch:
@@ -75,19 +75,19 @@ class DesignSearch:
                     model.reopen()
 
     def tried(self, cutoff: float) -> float:
-        """What plans are worth that little work finds; 0 if none of them reaches ``cutoff``.
+        """What the first plan found of each model is worth; 0 if that does not reach ``cutoff``.
 
-        Units that might be a little better are not looked at, nor is anything proven.
+        Units are taken up by their bounds, so it is a good one. Nothing is proven.
         """
-        while True:
-            bound = self.bound()
-            if bound <= 0.0 or bound < cutoff:
-                return 0.0
-            m = max(range(len(self.models)), key=lambda at: self.models[at].promise)
-            if self.models[m].promise <= WORTH_A_LOOK:
-                value = self.valuation.combined([model.value for model in self.models])
-                return value if value >= cutoff else 0.0
-            self.models[m].refine(self._limit_s(m, cutoff))
+        num_solved = 0
+        for m, model in enumerate(self.models):
+            while model.best is None:
+                bound = self.bound()
+                if bound <= 0.0 or bound < cutoff or model.promise <= 1.0 or num_solved > MOST_IN_VAIN:
+                    return 0.0
+                num_solved += model.refine(self._limit_s(m, cutoff)) is not None
+        value = self.valuation.combined([model.value for model in self.models])
+        return value if value >= cutoff else 0.0
 
     def _limit_s(self, m: int, cutoff: float) -> float:
         """With a longer batch of this model the design is dropped, however good the others turn out to be."""
