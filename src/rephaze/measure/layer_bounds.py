@@ -41,6 +41,9 @@ GROUP_SIZE, MAX_GROUPS = 64, 8
 """Chips whose replays are bounded together."""
 CHUNK = 4096
 """Chips bounded at a time: keeps the tables within tens of megabytes."""
+TOLD_APART = 1.06
+"""Batches that are longer than what is of use by more than this count as this long: so what is near the best can
+still be counted by its bounds."""
 MANY_CLASSES = 100
 """Of a model with more, as mixtures have, layers are bounded only once there is something to hold them against."""
 
@@ -241,7 +244,14 @@ class FinerBounds:
         return estimator
 
     def set_unit(
-        self, u: int, columns: Ints, estimator: Estimator | SomeChips, members: Ints, *, is_mapped: bool
+        self,
+        u: int,
+        columns: Ints,
+        estimator: Estimator | SomeChips,
+        members: Ints,
+        *,
+        is_mapped: bool,
+        longest_s_c: Floats | None = None,
     ) -> None:
         """Bound the batches of a unit on some of the chips whose passes were bounded.
 
@@ -251,6 +261,7 @@ class FinerBounds:
             estimator: Of these.
             members: Some of them.
             is_mapped: With mapped products.
+            longest_s_c: Of all chips, batches that are of no use, where that is known.
         """
         bounds, unit = self.bounds, self.work.units[u]
         k = self.work.class_of[unit.cut, unit.microbatch]
@@ -259,7 +270,8 @@ class FinerBounds:
             if not len(own):
                 continue
             for group, replays in self._replay_groups(unit, k, columns, own, estimator, is_mapped):
-                found_s_c = self._batch_s(unit, k, memory, group, replays)
+                longest_s = None if longest_s_c is None else TOLD_APART * longest_s_c[group]
+                found_s_c = self._batch_s(unit, k, memory, group, replays, longest_s)
                 bounds.batch_s_uc[u, group] = np.maximum(bounds.batch_s_uc[u, group], found_s_c)
 
     def _replay_groups(
@@ -308,12 +320,20 @@ class FinerBounds:
                 ratio_tk[kind] = least_replays(work, unit, kind, float(forward_c.min()), least_parts)
             yield columns[group], LeastReplays(of_type, ratio_tk)
 
-    def _batch_s(self, unit: Unit, k: int, memory: Memory, members: Ints, replays: LeastReplays | None) -> Floats:
+    def _batch_s(
+        self,
+        unit: Unit,
+        k: int,
+        memory: Memory,
+        members: Ints,
+        replays: LeastReplays | None,
+        longest_s: Floats | None,
+    ) -> Floats:
         forward_ct, backward_ct, input_ct = (
             times[k, members]
             for times in (self.bounds.forward_s_kct, self.bounds.backward_s_kct, self.bounds.input_s_kct)
         )
-        placed_s_c = self.work.batch_bounds_s(unit, memory, forward_ct, backward_ct, input_ct, replays)
+        placed_s_c = self.work.batch_bounds_s(unit, memory, forward_ct, backward_ct, input_ct, replays, longest_s)
         return np.maximum(placed_s_c, device_time_s(self.work, unit, forward_ct + backward_ct))
 
 

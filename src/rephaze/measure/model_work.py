@@ -229,8 +229,12 @@ class ModelWork:
         backward_s_ct: Floats,
         input_s_ct: Floats,
         replays: LeastReplays | None = None,
+        longest_s_c: Floats | None = None,
     ) -> Floats:
-        """For many chips with this memory, a batch time no plan of the unit beats if nothing takes less."""
+        """For many chips with this memory, a batch time no plan of the unit beats if nothing takes less.
+
+        Longer ones than ``longest_s_c``, where given, need not be told apart.
+        """
         key = (unit, memory)
         if self.is_full:
             if key not in self._full_bounds:
@@ -239,7 +243,8 @@ class ModelWork:
                 problem = self.full_problem((unit,), memory)
                 self._full_bounds[key] = FullChipBounds(problem, self.layer_type_of, kept_bytes_tk)
             weight_s_ct = weight_part(backward_s_ct, input_s_ct)
-            return self._full_bounds[key].batch_s(forward_s_ct, backward_s_ct, weight_s_ct, replays)
+            bounds = self._full_bounds[key]
+            return bounds.batch_s(forward_s_ct, backward_s_ct, weight_s_ct, replays, longest_s_c)
         if key not in self._bounds:
             self._bounds[key] = ChipBounds(self.placer(unit, memory), self.layer_type_of)
         return self._bounds[key].batch_s([(forward_s_ct, backward_s_ct)])

@@ -126,7 +126,7 @@ class OpenUnits:
             found_s = device_time_s(self.work, self.work.units[u], layer_s_ct[members])
             self.batch_s_uc[u, members] = np.maximum(self.batch_s_uc[u, members], found_s)
             members = members[self.batch_s_uc[u, members] <= longest_s_c[members]]
-            finer.set_unit(u, columns, estimator, members, is_mapped=is_mapped)
+            finer.set_unit(u, columns, estimator, members, is_mapped=is_mapped, longest_s_c=longest_s_c)
             placed_s = finer.bounds.batch_s_uc[u, members]
             self.batch_s_uc[u, members] = np.maximum(self.batch_s_uc[u, members], placed_s)
 

@@ -122,6 +122,7 @@ class FullChipBounds:
         backward_s_ct: Floats,
         weight_backward_s_ct: Floats | None = None,
         replays: LeastReplays | None = None,
+        longest_s_c: Floats | None = None,
     ) -> Floats:
         """For each chip, a time no plan beats; infinite where no plan fits.
 
@@ -130,6 +131,8 @@ class FullChipBounds:
             backward_s_ct: The same of the backward pass, input and weight part together.
             weight_backward_s_ct: The most the weight part can be; where not given, all of the backward pass.
             replays: The least that replays take on any of these chips; where not given, nothing.
+            longest_s_c: Longer batches are of no use, and need not be told apart: a bound that reaches this, but
+                for rounding, may be poor.
         """
         forward = np.ascontiguousarray(forward_s_ct, dtype=np.float64)
         backward = np.ascontiguousarray(backward_s_ct, dtype=np.float64)
@@ -147,7 +150,7 @@ class FullChipBounds:
         )
         layers, bound_c, done = (
             LayersOnChips(forward, backward, weight, unit_s_c),
-            np.full(len(forward), np.inf),
+            np.full(len(forward), np.inf) if longest_s_c is None else longest_s_c.copy(),
             0,
         )
         while done < len(bound_c):
@@ -234,12 +237,15 @@ def _lower(
     first_c: int,
     bound_c: Floats,
 ) -> int:
-    """The least of all layouts, for each chip from the first on; gives back the first that needs more layouts."""
+    """The least of all layouts, for each chip from the first on; gives back the first that needs more layouts.
+
+    Bounds come with what they need not exceed.
+    """
     forward_ct, backward_ct, weight_ct, unit_s_c = layers
     least_n, shape_nq, first_n_m = memo.least_n, classes.shape_nq, classes.first_n_m
     for c in range(first_c, len(bound_c)):
         forward_t, backward_t, weight_t = forward_ct[c], backward_ct[c], weight_ct[c]
-        forward_s, backward_s, weight_s, best, is_done = 0.0, 0.0, 0.0, np.inf, is_whole
+        forward_s, backward_s, weight_s, best, is_done = 0.0, 0.0, 0.0, bound_c[c], is_whole
         for t in range(len(num_t)):
             forward_s += num_t[t] * forward_t[t]
             backward_s += num_t[t] * backward_t[t]
