@@ -140,11 +140,12 @@ class UnitSearch:
         self.stage_u[self.work.units.index(other.best.unit)] = self.finest = Stage.SOLVED
         return other.best.unit
 
-    def refine(self, limit_s: float = math.inf) -> Unit | None:
+    def refine(self, limit_s: float = math.inf, *, is_trial: bool = False) -> Unit | None:
         """Take the most promising open unit one stage further; the unit if that solved it.
 
         Args:
             limit_s: Plans that take longer are of no use, whatever they save.
+            is_trial: A plan is wanted, not a proof: what hurried schedules say of a unit is not asked for.
         """
         self.solver.stop.check()
         u = int(np.argmax(np.where(self.stage_u < Stage.SOLVED, self.upper_u, -1.0)))
@@ -153,6 +154,8 @@ class UnitSearch:
         best_s = self.best.answer.batch_s if self.best and not self.worth.is_per_watt else math.inf
         cutoff_s = min(best_s, limit_s)
         stage = Stage(int(self.stage_u[u]) + 1)
+        if is_trial and stage is Stage.HURRIED:
+            stage = Stage.SOLVED
         self.finest = max(self.finest, stage)
         if stage is Stage.MAPPED:
             self._map_class(int(self._class_of_u[u]))

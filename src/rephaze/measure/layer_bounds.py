@@ -41,7 +41,7 @@ GROUP_SIZE, MAX_GROUPS = 64, 8
 """Chips whose replays are bounded together."""
 CHUNK = 4096
 """Chips bounded at a time: keeps the tables within tens of megabytes."""
-TOLD_APART = 1.06
+TOLD_APART = 1.011
 """Batches that are longer than what is of use by more than this count as this long: so what is near the best can
 still be counted by its bounds."""
 MANY_CLASSES = 100

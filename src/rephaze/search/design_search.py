@@ -85,7 +85,7 @@ class DesignSearch:
                 bound = self.bound()
                 if bound <= 0.0 or bound < cutoff or model.promise <= 1.0 or num_solved > MOST_IN_VAIN:
                     return 0.0
-                num_solved += model.refine(self._limit_s(m, cutoff)) is not None
+                num_solved += model.refine(self._limit_s(m, cutoff), is_trial=True) is not None
         value = self.valuation.combined([model.value for model in self.models])
         return value if value >= cutoff else 0.0
 
