@@ -30,6 +30,7 @@ from rephaze.measure.objective import Valuation
 from rephaze.measure.unit_time import CHIPS_AT_ONCE, corner_time_batch_s
 from rephaze.measure.unit_work import UnitWork, unit_work
 from rephaze.schedule.parts import HURRIED_WORK
+from rephaze.schedule.solve import ScheduleMemo
 from rephaze.search.design_search import DesignSearch
 from rephaze.search.device_time import device_time_batch_s
 from rephaze.search.engine import RELATIVE_SLACK
@@ -76,7 +77,9 @@ class Preparation:
         known = prepared or alike
         self.memos: Memos = known.memos if known else Memos()
         # What trials find of schedules is kept apart: it would depend on what else was solved where they are made.
-        self._memos_of_trials: Memos = known._memos_of_trials if known else Memos(gemms=self.memos.gemms)
+        self._memos_of_trials: Memos = (
+            known._memos_of_trials if known else replace(self.memos, schedules=ScheduleMemo())
+        )
 
     @cached_property
     def unit_works(self) -> list[UnitWork]:
