@@ -73,6 +73,23 @@ def test_no_chip_has_a_faster_plan_than_its_bound(seed):
         assert found.best is not None or found.status is SolveStatus.INFEASIBLE
 
 
+@given(seed=SEEDS, part=st.sampled_from([0.5, 0.999, 1.0, 1.001, 2.0]))
+@settings(max_examples=80, deadline=None)
+def test_what_is_of_no_use_need_not_be_told_apart(seed, part):
+    """Below the longest batch of any use bounds are as without it, else no less than it, but for rounding."""
+    problem = one_graph(seed)
+    layer_types, forward, backward, weight, _ = chips(problem, seed)
+    whole_s = FullChipBounds(problem, layer_types).batch_s(forward, backward, weight)
+    longest_s_c = part * np.where(np.isfinite(whole_s), whole_s, 1.0)
+    given_s_c = longest_s_c.copy()
+    found_s = FullChipBounds(problem, layer_types).batch_s(forward, backward, weight, None, longest_s_c)
+    assert (longest_s_c == given_s_c).all(), "what was given is not changed"
+    is_of_use_c = whole_s < longest_s_c * (1 - SAME)
+    assert (found_s[is_of_use_c] == whole_s[is_of_use_c]).all()
+    assert (found_s[~is_of_use_c] >= longest_s_c[~is_of_use_c] * (1 - SAME)).all()
+    assert (found_s <= whole_s * (1 + SAME)).all()
+
+
 @given(seed=SEEDS)
 @settings(max_examples=50, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_layouts_are_listed_as_far_as_bounds_need_them(monkeypatch, seed):
