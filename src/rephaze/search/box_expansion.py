@@ -27,8 +27,10 @@ from rephaze.types.stopping import StopSignal
 Ints = NDArray[np.int64]
 
 TIES = "a tie at most, of a larger chip"
+PLACE_REACH = 1.25
+"""Plans on mapped products are looked at for a box, and not only for a design alone, where bounds are this near."""
 HURRY_REACH = 1.08
-"""Plans and schedules are looked at for a box, and not only for a design alone, where bounds are this near."""
+"""Schedules likewise."""
 MAX_ROUNDS = 16
 """Of cutting by device time."""
 TIE = 1e-12
@@ -215,7 +217,7 @@ class BoxExpansion:
     def _finish(self, large: dict[int, Position]) -> None:
         """Bound boxes as far as may close them; single designs that stay are to be solved."""
         single = {b for b in self._left if self._left[b].first == large[b]}
-        near = [b for b in self._left if b in single or self._is_within(self._left[b].upper, HURRY_REACH)]
+        near = [b for b in self._left if b in single or self._is_within(self._left[b].upper, PLACE_REACH)]
         if not near:
             return
         times = [self._left[b].times for b in near]
@@ -240,7 +242,8 @@ class BoxExpansion:
         box = self._left[b]
         if self._goal.has_answer:
             plans = CornerPlans(self._models, self._grid, box.first, large, layers, self._stop)
-            for stage in (Stage.PLACED, Stage.HURRIED):
+            is_hurried = box.first == large or self._is_within(box.upper, HURRY_REACH)
+            for stage in (Stage.PLACED, Stage.HURRIED) if is_hurried else (Stage.PLACED,):
                 found = plans.bounded(box, stage, self._goal.threshold)
                 if found is None:
                     self._close(b, min(box.upper, self._goal.threshold), STAGE_NAMES[stage])
