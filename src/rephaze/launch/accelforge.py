@@ -96,8 +96,8 @@ def _unsaid(items: ChipItems) -> list[str]:
         "the multiply-accumulators",
         "links to other chips have area here (with HBM's interfaces) but no bandwidth: AccelForge models one chip",
         "energies and areas are those of rephaze's tables, at their nominal clock and voltage",
-        "which tensors a level keeps is left to AccelForge's mapper, which then takes hours for a product: say it under "
-        "tensors (keep: All, as rephaze's mapper does in scratchpads) to have it sooner",
+        "which tensors a level keeps is left to AccelForge's mapper, which then takes hours for a product: to "
+        "have it sooner, say it under tensors (keep: All, as rephaze's mapper does in scratchpads)",
     ]
 
 

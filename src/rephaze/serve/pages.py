@@ -8,6 +8,7 @@ from urllib.parse import quote
 
 from rephaze.serve.folder import RunRow
 from rephaze.serve.searches import SCENARIOS
+from rephaze.types.readable import amount
 from rephaze.types.run_record import minute_of
 from rephaze.types.search import Objective
 from rephaze.units import UM2_PER_MM2
@@ -187,7 +188,7 @@ def _facts(row: RunRow) -> list[tuple[str, str]]:
 
 
 def _value(row: RunRow) -> str:
-    return "" if row.value is None else f"{row.value:,.5g} (gap {row.gap or 0.0:.3%})"
+    return "" if row.value is None else f"{amount(row.value, 5)} (gap {row.gap or 0.0:.3%})"
 
 
 def _table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
