@@ -36,7 +36,9 @@ def export_run(run: Run, target: ExportTarget, model: str | None = None) -> Expo
     if target is ExportTarget.JSON:
         return Exported(target=target, text=json.dumps(run_record(info, result), allow_nan=False) + "\n")
     if result is None:
-        raise RunError(f"{run.folder}: holds no answer yet; finish its search with rephaze search ... --resume")
+        raise RunError(
+            f"{run.folder}: holds no answer yet; finish it with rephaze search --out {run.folder} --resume"
+        )
     if result.chip is None:
         raise RunError(f"{run.folder}: {result.status}, there is no plan to export")
     # Where the system was searched, that of the answer.

@@ -75,7 +75,9 @@ def search(
     ] = None,
     physics: PhysicsOption = None,
     out: Annotated[Path | None, typer.Option(help="Folder to record the run in.", metavar="RUN")] = None,
-    resume: Annotated[bool, typer.Option("--resume", help="Go on with the run in --out.")] = False,
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Go on with the run in --out; its settings need not be given again.")
+    ] = False,
     objective: Annotated[str | None, typer.Option(help="throughput, per-area, per-watt or per-usd.")] = None,
     aggregate: Annotated[str | None, typer.Option(help="Of several models: geomean, mean or worst.")] = None,
     devices: Annotated[
