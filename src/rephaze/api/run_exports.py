@@ -111,6 +111,6 @@ def _slices(settings: SearchSettings, chip: Chip, plan: ModelPlan) -> tuple[Iter
         slices, notes = pipeline_slices(plan.model, again.problem, again.graph, again.price)
         found += slices
     else:
-        notes = (f"pipelines of runs are traced under cost model full, not {scenario.placement_model}",)
+        notes = (f"no trace of the pipeline: needs cost model full, not {scenario.placement_model}",)
     found += schedule_trace(plan_schedules(plan.model, scenario, chip, plan))
     return iter(found), notes
