@@ -154,6 +154,8 @@ def test_the_pointer_brings_a_hint(page):
         "drawn.scrollIntoView({block: 'center'});"
         "const box = drawn.getBoundingClientRect(); return [drawn, box.width, box.height]"
     )
+    # A page that still scrolls hides its hint.
+    page.wait_for("const done = arguments[0]; requestAnimationFrame(() => requestAnimationFrame(() => done(1)))")
     # The first device begins with the first microbatch; the rows begin at 70 of 760.
     page.point_at(drawn, right=round(wide * (80 / 760 - 0.5)), down=-round(high / 2) + 18)
     said = page.run("const tip = document.querySelector('.tip'); return tip.hidden ? '' : tip.textContent")

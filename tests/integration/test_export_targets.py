@@ -107,7 +107,7 @@ def test_a_run_is_exported_for_every_tool(full_run, tmp_path):
     assert "meshX: 8" in (tmp_path / "chip.yaml").read_text()
     done = run("export", full_run, "--to", "accelforge", "--out", tmp_path / "chip.yaml", "--json")
     assert json.loads(done.stdout)["notes"]
-    assert "spatial: [{name: core, fanout: 8}]" in (tmp_path / "chip.yaml").read_text()
+    assert "{name: core, fanout: 8}" in (tmp_path / "chip.yaml").read_text()
     done = run("export", full_run, "--to", "csv", "--table", "plans", "--out", tmp_path / "plans.csv")
     assert done.exit_code == 0
     assert len((tmp_path / "plans.csv").read_text().splitlines()) > 2

@@ -107,6 +107,21 @@ def test_designs_near_the_best_can_be_counted_later(config, undisturbed, tmp_pat
     assert rephaze("verify", folder, "--sample", 1).returncode == 0
 
 
+def test_a_run_goes_on_without_its_settings_given_again(undisturbed, tmp_path):
+    folder = tmp_path / "run"
+    shutil.copytree(undisturbed[0], folder)
+    done = rephaze("search", "--out", folder, "--resume", "--workers", 1, "--json")
+    assert done.returncode == 0, done.stderr
+    assert timeless(json.loads(done.stdout)) == timeless(undisturbed[1])
+    # A setting that is given has to come with its model, as ever.
+    done = rephaze("search", "--out", folder, "--resume", "--scenario", "paper", "--json")
+    assert done.returncode == 1
+    assert "name at least one model" in done.stderr
+    done = rephaze("search", "--out", tmp_path / "none", "--resume", "--json")
+    assert done.returncode == 1
+    assert str(tmp_path / "none") in done.stderr
+
+
 def test_out_of_time_there_is_no_claim(config, undisturbed):
     code, answer, _ = search(config, "--time-limit", 0, "--workers", 1)
     assert code == 4

@@ -245,6 +245,7 @@ def test_a_search_is_stopped(client):
         page = client.ask("/runs/stopped")[2]
     assert "running" not in page
     assert "stopping" not in page
+    assert "stopped" in page.partition("</h1>")[2]
 
 
 def _is_search(process, folder):

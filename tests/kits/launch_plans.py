@@ -49,6 +49,8 @@ def random_launch(seed, family=PlanFamily.ANY, *, has_part_recompute=True):
         stages.append(FullStage(layers=layers, keep={"none": 0, "full": last, "some": rng.randint(0, last)}[how]))
     tp, cp, dp = (rng.choice(some) for some in ([1, 2, 4, 8], [1, 1, 2, 4], [1, 2, 3, 4, 8, 12]))
     ep, etp = rng.choice([(1, 1), (1, 1), (dp, tp), (2, 1), (1, tp)])
+    if tp * cp * dp % (ep * etp):
+        ep = etp = 1
     microbatch = rng.choice([1, 2, 4])
     per_replica = pp * rng.randint(1, 5)
     is_ragged = family is PlanFamily.ANY and rng.random() < 0.2

@@ -59,7 +59,7 @@ def explore(
         changes: Single fields by section (``space``, ``cluster``, ``training``, ``search``, ``system``,
             ``budget``); of the scenario itself by name (``physics``: ``ideal`` or ``calibrated``).
         store: Folder to record the run in, for ``open_run``.
-        resume: Go on with the run in ``store``.
+        resume: Go on with the run in ``store``; with its settings if none is given, else they must be the same.
         num_workers: Processes on this machine.
         dask: Address of a Dask scheduler (extra ``[dask]``), whose workers are then used instead.
         time_limit_s: After this the best found so far is the answer, with its gap.
@@ -72,9 +72,13 @@ def explore(
     from rephaze.search.cosearch import run_search
     from rephaze.search.settings import resolve_settings
 
-    settings = resolve_settings(
-        tuple(models), config=None if config is None else Path(config), scenario=scenario, changes=changes
-    )
+    is_asked = bool(models) or scenario is not None or config is not None or any((changes or {}).values())
+    if resume and store is not None and not is_asked:
+        settings = _recorded_settings(Path(store))
+    else:
+        settings = resolve_settings(
+            tuple(models), config=None if config is None else Path(config), scenario=scenario, changes=changes
+        )
     result = run_search(
         settings,
         folder=None if store is None else Path(store),
@@ -88,6 +92,13 @@ def explore(
         should_stop=should_stop,
     )
     return shown_as(Exploration, result, settings=settings)
+
+
+def _recorded_settings(folder: Path) -> SearchSettings:
+    from rephaze.store.run_store import RunStore
+
+    with RunStore.read(folder) as reader:
+        return reader.info().settings
 
 
 def compare(

@@ -175,7 +175,7 @@ def _traced(target: ExportTarget, answer: PlacedModel | FullAnswer | EvaluatedPl
         )
         slices += schedule_trace(schedules)
     else:
-        notes += (f"schedules of the chip are traced under cost model full, not {answer.problem.cost_model}",)
+        notes += (f"no schedule of the chip: needs cost model full, not {answer.problem.cost_model}",)
     return trace_export(target, iter(slices), notes)
 
 

@@ -58,7 +58,7 @@ def judge_chip(run: str | Path, chip: str | Path | Chip, *, on_step: OnStep = ig
         >>> few = {"space": space, "training": {"microbatches": [1], "tp_degrees": [1]}}
         >>> _ = rephaze.explore("vit-large", scenario="coarse", changes=few, store="judged-run")
         >>> print(rephaze.judge_chip("judged-run", "tpuv2"))  # doctest: +ELLIPSIS
-        tpuv2 is within ...% of anything of the 119 designs for vit-large, proven
+        tpuv2 is within ...% of the best of the 119 designs for vit-large, proven
 
     Args:
         run: A folder with an answer; what the search left open is in its bound.
@@ -116,7 +116,7 @@ def judge_plan(plan_file: str | Path) -> Judgement:
         >>> text = json.dumps({"format": "rephaze.placement-plan/2", "problem": problem, "plan": plan})
         >>> _ = pathlib.Path("judged.json").write_text(text)
         >>> print(rephaze.judge_plan("judged.json"))  # doctest: +ELLIPSIS
-        judged.json is within ...% of anything of family any of its problem, proven
+        judged.json is within ...% of the best of family any of its problem, proven
 
     Args:
         plan_file: Of format 2, with problem and plan.

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 
 from rephaze.errors import RephazeError
 from rephaze.types.placement import PlacementModel
+from rephaze.types.readable import FIELD_WORDS
+from rephaze.types.space import FIELDS
 from rephaze.types.stopping import StoppedError, StopSignal
 from rephaze.units import GIB, MIB
 
@@ -24,10 +26,6 @@ _UNITS: dict[str, tuple[float, str]] = {
     "hbm_bytes": (GIB, "GiB of HBM"),
     "tensor_scratchpad_bytes": (1024, "KiB scratchpads"),
 }
-_WORDS = {
-    "num_tensor_cores": "tensor cores", "num_vector_cores": "vector cores", "tensor_width": "rows an array",
-    "tensor_depth": "columns an array", "vector_lanes": "lanes a vector core", "num_hbm_stacks": "HBM stacks",
-}  # fmt: skip
 
 
 def near_designs(found: Exploration, folder: Path | None) -> list[str]:
@@ -68,7 +66,7 @@ def _on(found: Exploration, design: int) -> str:
     systems = listed_systems(found.settings)
     own, other = (systems[system_of_design(found.settings, number)] for number in (found.design, design))
     parts = [
-        f"{field.name} {getattr(other, field.name):g} (not {getattr(own, field.name):g})"
+        f"{FIELD_WORDS[field.name]} {getattr(other, field.name):g} (not {getattr(own, field.name):g})"
         if field.name != "hbm"
         else f"{other.hbm} (not {own.hbm})"
         for field in fields(own)
@@ -82,11 +80,13 @@ def _difference(best: Chip, other: Chip) -> str:
     parts = []
     for field in fields(best):
         here, there = getattr(best, field.name), getattr(other, field.name)
-        if here != there and field.name in _WORDS:
-            parts.append(f"{there} {_WORDS[field.name]} (not {here})")
-        elif here != there and field.name in _UNITS and field.name != "hbm_bytes":
+        if here == there or field.name == "hbm_bytes":
+            continue
+        if field.name in _UNITS:
             scale, unit = _UNITS[field.name]
             parts.append(f"{there / scale:g} {unit} (not {here / scale:g})")
+        elif field.name in FIELDS:
+            parts.append(f"{there} {FIELD_WORDS[field.name]} (not {here})")
     return ", ".join(parts) or other.in_words
 
 

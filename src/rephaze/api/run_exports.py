@@ -36,7 +36,9 @@ def export_run(run: Run, target: ExportTarget, model: str | None = None) -> Expo
     if target is ExportTarget.JSON:
         return Exported(target=target, text=json.dumps(run_record(info, result), allow_nan=False) + "\n")
     if result is None:
-        raise RunError(f"{run.folder}: holds no answer yet; finish its search with rephaze search ... --resume")
+        raise RunError(
+            f"{run.folder}: holds no answer yet; finish it with rephaze search --out {run.folder} --resume"
+        )
     if result.chip is None:
         raise RunError(f"{run.folder}: {result.status}, there is no plan to export")
     # Where the system was searched, that of the answer.
@@ -109,6 +111,6 @@ def _slices(settings: SearchSettings, chip: Chip, plan: ModelPlan) -> tuple[Iter
         slices, notes = pipeline_slices(plan.model, again.problem, again.graph, again.price)
         found += slices
     else:
-        notes = (f"pipelines of runs are traced under cost model full, not {scenario.placement_model}",)
+        notes = (f"no trace of the pipeline: needs cost model full, not {scenario.placement_model}",)
     found += schedule_trace(plan_schedules(plan.model, scenario, chip, plan))
     return iter(found), notes

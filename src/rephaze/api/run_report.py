@@ -51,7 +51,7 @@ def write_report(
     with RunStore.read(run, whole=True) as reader:
         info, result, designs, held = reader.info(), reader.result(), reader.designs(), reader.known_chips()
         if result is None:
-            raise RunError(f"{run}: holds no answer yet; finish its search with rephaze search ... --resume")
+            raise RunError(f"{run}: holds no answer yet; finish it with rephaze search --out {run} --resume")
         place = {number: at for at, number in enumerate(reader.design_numbers())}
         explored = designs and ExploredDesigns(
             chips=designs[0],

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from rephaze.api.plan_rates import OBJECTIVE_UNITS, objective_figure, plan_rates
 from rephaze.api.present import Block, TextTable
 from rephaze.types.pareto import AreaBudget, ParetoPoint
+from rephaze.types.readable import fields_in_words
 from rephaze.units import GB, GIB, MIB, S_PER_MS, UM2_PER_MM2
 
 if TYPE_CHECKING:
@@ -42,7 +43,9 @@ def exploration_blocks(found: Exploration) -> list[Block]:
         blocks += rates_sentences(found)
         blocks += [f"certificate  {certificate_sentence(found.certificate)}"]
     blocks += [f"{heading}  {text}" for heading, text in scope_sentences(found)]
-    return blocks + ([f"held back by  {found.certificate.binding}"] if found.chip is not None else [])
+    return blocks + (
+        [f"held back by  {fields_in_words(found.certificate.binding)}"] if found.chip is not None else []
+    )
 
 
 def answer_sentence(found: Exploration) -> str:

@@ -23,6 +23,7 @@ from rephaze.cli.output import (
     styled,
 )
 from rephaze.cli.tables import print_content
+from rephaze.types.readable import amount
 from rephaze.units import UM2_PER_MM2
 
 if TYPE_CHECKING:
@@ -83,7 +84,8 @@ def _progress(quiet: bool) -> Iterator[OnBudget]:
 
         def show(state: BudgetProgress) -> None:
             on_step(
-                f"budget {state.area_um2 / UM2_PER_MM2:,.1f} mm²: best {state.samples_per_s:,.5g} samples/s, "
+                f"budget {state.area_um2 / UM2_PER_MM2:,.1f} mm²: "
+                f"best {amount(state.samples_per_s, 5)} samples/s, "
                 f"{state.num_open:,} {state.counted} open, {state.num_solved:,} solved"
             )
 

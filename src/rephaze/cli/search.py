@@ -30,6 +30,7 @@ from rephaze.cli.output import (
 from rephaze.cli.physics_option import PhysicsOption
 from rephaze.cli.tables import print_content
 from rephaze.errors import RephazeError
+from rephaze.types.readable import amount, fields_in_words
 from rephaze.types.stopping import UNSTOPPED, StopSignal
 from rephaze.units import UM2_PER_MM2
 
@@ -74,7 +75,9 @@ def search(
     ] = None,
     physics: PhysicsOption = None,
     out: Annotated[Path | None, typer.Option(help="Folder to record the run in.", metavar="RUN")] = None,
-    resume: Annotated[bool, typer.Option("--resume", help="Go on with the run in --out.")] = False,
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Go on with the run in --out; its settings need not be given again.")
+    ] = False,
     objective: Annotated[str | None, typer.Option(help="throughput, per-area, per-watt or per-usd.")] = None,
     aggregate: Annotated[str | None, typer.Option(help="Of several models: geomean, mean or worst.")] = None,
     devices: Annotated[
@@ -218,7 +221,8 @@ def _progress(quiet: bool) -> Iterator[Any]:
                 on_step(f"{state.phase}: {state.num_designs:,} designs, {state.elapsed_s:.0f} s")
                 return
             on_step(
-                f"{state.phase}: best {state.objective:,.4g}, bound {state.bound:,.4g} (gap {state.gap:.2%}), "
+                f"{state.phase}: best {amount(state.objective)}, bound {amount(state.bound)} "
+                f"(gap {state.gap:.2%}), "
                 f"{state.num_open:,} {state.counted} open, {state.num_solved:,} looked at, {state.elapsed_s:.0f} s"
             )
 
@@ -326,7 +330,7 @@ def _print(result: Exploration, out: Path | None) -> None:
         stdout.print(said)
     stdout.print(styled(("certificate", "bold"), f"  {certificate_sentence(result.certificate)}"))
     _print_scope(result)
-    stdout.print(styled(("held back by", "bold"), f"  {result.certificate.binding}"))
+    stdout.print(styled(("held back by", "bold"), f"  {fields_in_words(result.certificate.binding)}"))
     if result.settings.scenario.placement_model is PlacementModel.FULL:
         for model, near in expected_of_search(result.plans, result.settings.scenario).items():
             stdout.print(styled((f"expected, {model}", "bold"), f"  {expected_sentence(near)}"))

@@ -56,6 +56,8 @@ def write_architecture(items: ChipItems, energy: AccessEnergy) -> LaunchFile:
             per_s=chip.num_lanes * clock_hz,
             enabled="len(All) == 2",
         ),
+        # A memory's own fanout is left out of its total area by AccelForge (1.0.467): cores are a container.
+        *_container("TensorCore", core=chip.num_tensor_cores),
         *_memory(
             "Scratchpad",
             num_bytes=chip.tensor_scratchpad_bytes,
@@ -63,13 +65,8 @@ def write_architecture(items: ChipItems, energy: AccessEnergy) -> LaunchFile:
             j_per_byte=float(energy.tensor_scratchpad_j_per_byte_c[0]),
             bytes_per_s=chip.scratchpad_bytes_per_cycle * clock_hz,
             tensors="may_keep: All",
-            fanout=chip.num_tensor_cores,
         ),
-        "  - !Container",
-        "    name: ProcessingElement",
-        "    spatial:",
-        f"    - {{name: width, fanout: {chip.tensor_width}}}",
-        f"    - {{name: depth, fanout: {chip.tensor_depth}}}",
+        *_container("ProcessingElement", width=chip.tensor_width, depth=chip.tensor_depth),
         *_memory(
             "Register",
             num_bytes=_WORD_BITS // _BITS,
@@ -99,8 +96,15 @@ def _unsaid(items: ChipItems) -> list[str]:
         "the multiply-accumulators",
         "links to other chips have area here (with HBM's interfaces) but no bandwidth: AccelForge models one chip",
         "energies and areas are those of rephaze's tables, at their nominal clock and voltage",
-        "which tensors a level keeps is left to AccelForge's mapper; rephaze's mapper keeps all in scratchpads",
+        "which tensors a level keeps is left to AccelForge's mapper, which then takes hours for a product: to "
+        "have it sooner, say it under tensors (keep: All, as rephaze's mapper does in scratchpads)",
     ]
+
+
+def _container(name: str, **fanouts: int) -> list[str]:
+    """Everything below it is there once for each of its dimensions' instances."""
+    dimensions = [f"    - {{name: {dimension}, fanout: {fanout}}}" for dimension, fanout in fanouts.items()]
+    return ["  - !Container", f"    name: {name}", "    spatial:", *dimensions]
 
 
 def _memory(
@@ -112,16 +116,13 @@ def _memory(
     bytes_per_s: float | None,
     tensors: str,
     leak_w: float = 0.0,
-    fanout: int = 1,
 ) -> list[str]:
     """A memory; reads and writes share its rate, None for one that is never waited for."""
     rate = "inf" if bytes_per_s is None else repr(float(bytes_per_s * _BITS))
     each = f"energy: {j_per_byte / _BITS!r}, throughput: {rate}"
-    lines = ["  - !Memory", f"    name: {name}"]
-    if fanout > 1:
-        lines.append(f"    spatial: [{{name: core, fanout: {fanout}}}]")
     return [
-        *lines,
+        "  - !Memory",
+        f"    name: {name}",
         f"    size: {num_bytes * _BITS}",
         f"    area: {area_um2 * _M2_PER_UM2!r}",
         f"    leak_power: {leak_w!r}",

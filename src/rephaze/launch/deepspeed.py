@@ -86,6 +86,14 @@ def _zero(launch: LaunchPlan, notes: Notes) -> dict[str, Any]:
         if own.reshard:
             notes.cannot("reshard", "without ZeRO 3 nothing is gathered for every pass")
         stage = 1
+    if own.tp > 1 and stage > 2:
+        notes.cannot(
+            "sharding",
+            "DeepSpeed's tensor parallelism (AutoTP) goes with ZeRO 2 at most: it is written for sharded weights",
+        )
+        if own.reshard:
+            notes.cannot("reshard", "without ZeRO 3 nothing is gathered for every pass")
+        stage = 2
     found: dict[str, Any] = {"stage": stage, "overlap_comm": launch.overlap}
     if stage == 3 and not own.reshard:
         notes.cannot(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from rephaze.errors import SpecError
 from rephaze.launch.line import schedule_of, whole_line
-from rephaze.launch.notes import Notes, common_notes, heading, note_recompute, note_zero_bubble, whole_batch
+from rephaze.launch.notes import Notes, common_notes, heading, note_recompute, note_zero_bubble
 from rephaze.types.full import DeviceOrder, Sharding
 from rephaze.types.launch import LaunchFile, LaunchPlan, LayerLine, PlanSettings, Recomputing, StageParts
 
@@ -19,9 +19,10 @@ def write_settings(launch: LaunchPlan) -> LaunchFile:
     """The file for MaxText's ``train``; axes are of one slice (``ici``), to be split where there are several."""
     own, notes = launch.settings, common_notes(launch, "MaxText")
     found: dict[str, Value] = _axes(own, notes)
-    found |= _batch(own)
+    num_microbatches = _whole_rounds(own, notes)
+    found |= _batch(own, num_microbatches)
     if own.pp > 1:
-        found |= _pipeline(launch, notes)
+        found |= _pipeline(launch, num_microbatches, notes)
     elif own.sharding is Sharding.WEIGHTS and not own.reshard:
         notes.cannot(
             "reshard",
@@ -100,17 +101,30 @@ def _shards(own: PlanSettings, ep: int, notes: Notes) -> int:
     return 1
 
 
-def _batch(own: PlanSettings) -> dict[str, Value]:
+def _whole_rounds(own: PlanSettings, notes: Notes) -> int:
+    """Microbatches of a replica, filled up to a multiple of the stages: MaxText's pipelines take no other."""
+    filled = -(-own.num_microbatches // own.pp) * own.pp
+    if filled != own.num_microbatches:
+        notes.found = [note for note in notes.found if note.field != "global_batch"]
+        text = (
+            f"MaxText's pipelines take microbatches in multiples of their {own.pp} stages: {filled} are written, "
+            f"the plan has {own.num_microbatches}, and a batch has {filled * own.dp * own.microbatch} samples"
+        )
+        notes.cannot("global_batch", text)
+    return filled
+
+
+def _batch(own: PlanSettings, num_microbatches: int) -> dict[str, Value]:
     """Samples of a device, which may be a fraction, and how many passes make a batch."""
-    steps = 1 if own.pp > 1 else own.num_microbatches
-    per_device = whole_batch(own) / steps / own.num_devices
+    steps = 1 if own.pp > 1 else num_microbatches
+    per_device = num_microbatches * own.dp * own.microbatch / steps / own.num_devices
     return {"per_device_batch_size": per_device, "gradient_accumulation_steps": steps}
 
 
-def _pipeline(launch: LaunchPlan, notes: Notes) -> dict[str, Value]:
+def _pipeline(launch: LaunchPlan, num_microbatches: int, notes: Notes) -> dict[str, Value]:
     own, num_stages = launch.settings, launch.settings.pp * launch.settings.chunks
     found: dict[str, Value] = {
-        "num_pipeline_microbatches": own.num_microbatches,
+        "num_pipeline_microbatches": num_microbatches,
         "num_pipeline_repeats": own.chunks,
         "pipeline_fsdp_ag_once": own.sharding is Sharding.WEIGHTS and not own.reshard,
     }

@@ -13,6 +13,7 @@ from rephaze.types.launch import LaunchFile, LaunchPlan, LayerLine, PlanSettings
 SOURCES = (
     "https://docs.nvidia.com/megatron-core/developer-guide/latest/user-guide/parallelism-guide.html",
     pipeline_layout.SOURCE,
+    "https://github.com/NVIDIA/Megatron-LM/blob/main/megatron/training/arguments.py",
 )
 _SCRIPT = "pretrain_gpt.py"
 
@@ -21,9 +22,16 @@ def write_settings(launch: LaunchPlan) -> LaunchFile:
     """The script; whatever else a model needs is given to it as arguments."""
     found, notes = core_settings(launch, "Megatron-LM")
     nodes, per_node = nodes_of(launch)
+    lines = ["#!/bin/sh", *(f"# {line}" for line in heading(launch, notes, SOURCES))]
+    if "use_megatron_fsdp" in found:
+        lines.append("# Megatron-FSDP refuses to start where CUDA_DEVICE_MAX_CONNECTIONS is 1")
+    elif launch.settings.tp * launch.settings.cp > 1:
+        lines += [
+            "# with tensor or context parallelism Megatron-LM refuses to start without it, up to Hopper",
+            "export CUDA_DEVICE_MAX_CONNECTIONS=1",
+        ]
     words = [f"torchrun --nnodes {nodes} --nproc-per-node {per_node} {_SCRIPT}"]
     words += [_argument(name, value) for name, value in found.items()]
-    lines = ["#!/bin/sh", *(f"# {line}" for line in heading(launch, notes, SOURCES))]
     lines += [
         "# further arguments (rendezvous before the script's name, shape, data, learning rate) are yours to give",
         " \\\n  ".join([*words, '"$@"']),
@@ -34,10 +42,10 @@ def write_settings(launch: LaunchPlan) -> LaunchFile:
 def read_settings(text: str, line: LayerLine | None) -> PlanSettings:
     """The plan that such a script starts."""
     words = shlex.split(text.replace("\\\n", " "), comments=True)
-    if words[:1] != ["torchrun"] or _SCRIPT not in words:
+    if "torchrun" not in words or _SCRIPT not in words:
         raise SpecError("launch script", " ".join(words[:3]), f"must run {_SCRIPT} under torchrun")
-    at = words.index(_SCRIPT)
-    runner, arguments = _named(words[1:at]), _named(words[at + 1 :])
+    begin, at = words.index("torchrun"), words.index(_SCRIPT)
+    runner, arguments = _named(words[begin + 1 : at]), _named(words[at + 1 :])
     return read_core(arguments, int(runner["nnodes"]) * int(runner["nproc_per_node"]), line)
 
 

@@ -44,6 +44,8 @@ def core_settings(launch: LaunchPlan, framework: str) -> tuple[dict[str, Value],
         notes.cannot("chunks", f"{own.chunks} chunks a device: needs the stage map")
         notes.cannot("schedule", "interleaved: needs the stage map")
     note_zero_bubble(notes, launch, framework)
+    if own.tp > 1 and not own.sp and own.ep * own.etp > 1:
+        notes.know(f"{framework} refuses experts with tensor but no sequence parallelism: switch that on")
     if own.recompute is not Recomputing.NONE:
         found |= {"recompute_granularity": "full", "recompute_method": "uniform", "recompute_num_layers": 1}
     note_recompute(notes, launch, "full recompute is written, which fits wherever the plan does; selective may do")
@@ -57,6 +59,8 @@ def _sharding(launch: LaunchPlan, notes: Notes, framework: str) -> dict[str, Val
     found: dict[str, Value] = {"use_distributed_optimizer": True}
     if own.sharding in STRATEGY_OF:
         found |= {"use_megatron_fsdp": True, "data_parallel_sharding_strategy": STRATEGY_OF[own.sharding]}
+        # Both frameworks refuse to start Megatron-FSDP with any other.
+        found["ckpt_format"] = "fsdp_dtensor"
         if own.sharding is Sharding.WEIGHTS and not own.reshard:
             notes.cannot(
                 "reshard",

@@ -1,4 +1,4 @@
-"""NeMo 2: overrides of a pretraining recipe, one a line, as its command line takes them."""
+"""NeMo 2 (up to 2.5): overrides of a pretraining recipe, one a line, as its command line takes them."""
 
 from __future__ import annotations
 
@@ -9,13 +9,14 @@ from rephaze.types.launch import LaunchFile, LaunchPlan, LayerLine, PlanSettings
 
 SOURCES = (
     "https://docs.nvidia.com/nemo-framework/user-guide/latest/nemotoolkit/features/parallelisms.html",
-    "https://docs.nvidia.com/nemo/megatron-bridge/latest/parallelisms.html",
+    "https://github.com/NVIDIA/NeMo/blob/v2.5.3/nemo/lightning/pytorch/strategies/megatron_strategy.py",
 )
 _PLACES = {
     "trainer.strategy": (
         "tensor_model_parallel_size", "pipeline_model_parallel_size", "context_parallel_size",
         "expert_model_parallel_size", "expert_tensor_parallel_size", "sequence_parallel", "use_tp_pp_dp_mapping",
-        "num_distributed_optimizer_instances",
+        # NeMo copies the strategy's layout over the model's, also where it has none.
+        "num_distributed_optimizer_instances", "pipeline_model_parallel_layout",
     ),
     "trainer.strategy.ddp": (
         "use_distributed_optimizer", "use_megatron_fsdp", "data_parallel_sharding_strategy", "overlap_grad_reduce",
@@ -23,12 +24,12 @@ _PLACES = {
     ),
     "data": ("micro_batch_size", "global_batch_size", "seq_length"),
     "model.config": (
-        "num_layers", "pipeline_model_parallel_layout", "recompute_granularity", "recompute_method",
-        "recompute_num_layers",
+        "num_layers", "recompute_granularity", "recompute_method", "recompute_num_layers",
     ),
 }  # fmt: skip
 """Where a recipe has each setting of Megatron Core."""
 _PLACE_OF = {name: f"{place}.{name}" for place, names in _PLACES.items() for name in names}
+_PLACE_OF["ckpt_format"] = "trainer.strategy.save_ckpt_format"
 
 
 def write_settings(launch: LaunchPlan) -> LaunchFile:

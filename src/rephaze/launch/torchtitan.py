@@ -1,4 +1,4 @@
-"""torchtitan: a job's TOML file, sections ``training``, ``parallelism`` and ``activation_checkpoint``."""
+"""torchtitan 0.2: a job's TOML file, sections ``training``, ``parallelism`` and ``activation_checkpoint``."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ from rephaze.types.full import DeviceOrder, PipelineSchedule, Sharding
 from rephaze.types.launch import LaunchFile, LaunchPlan, LayerLine, PlanSettings, Recomputing, StageParts
 
 SOURCES = (
-    "https://github.com/pytorch/torchtitan/blob/main/torchtitan/config/job_config.py",
-    "https://github.com/pytorch/torchtitan/blob/main/docs/fsdp.md",
+    "https://github.com/pytorch/torchtitan/blob/v0.2.2/torchtitan/config/job_config.py",
+    "https://github.com/pytorch/torchtitan/blob/v0.2.2/docs/fsdp.md",
 )
 _SCHEDULES = {PipelineSchedule.ONE_F_ONE_B: "1F1B", PipelineSchedule.INTERLEAVED: "Interleaved1F1B"}
 _EMBEDDING, _BLOCK, _HEAD = "tok_embeddings", "layers.", ("norm", "output")
@@ -31,7 +31,9 @@ _EMBEDDING, _BLOCK, _HEAD = "tok_embeddings", "layers.", ("norm", "output")
 def write_settings(launch: LaunchPlan) -> LaunchFile:
     """The file; give it to ``--job.config_file`` after the settings of the model."""
     own, notes = launch.settings, common_notes(launch, "torchtitan")
-    shards, copies = _groups(own, notes)
+    etp = own.etp if own.etp in (1, own.tp) else 1
+    shards = _room_for_experts(own, _groups(own, notes), etp, notes)
+    notes.know("torchtitan 0.3 takes these names in a Python configuration, and no expert_tensor_parallel_degree")
     if own.tp > 1 and not own.sp:
         notes.cannot("sp", "torchtitan's tensor parallelism always cuts sequences too")
     if own.etp not in (1, own.tp):
@@ -39,13 +41,13 @@ def write_settings(launch: LaunchPlan) -> LaunchFile:
     note_order(notes, own, "torchtitan")
     note_zero_bubble(notes, launch, "torchtitan")
     parallelism: dict[str, Any] = {
-        "data_parallel_replicate_degree": copies,
+        "data_parallel_replicate_degree": own.dp // shards,
         "data_parallel_shard_degree": shards,
         "fsdp_reshard_after_forward": "always" if own.reshard else "never",
         "tensor_parallel_degree": own.tp,
         "context_parallel_degree": own.cp,
         "expert_parallel_degree": own.ep,
-        "expert_tensor_parallel_degree": own.etp if own.etp in (1, own.tp) else 1,
+        "expert_tensor_parallel_degree": etp,
         "pipeline_parallel_degree": own.pp,
     }
     if own.pp > 1:
@@ -76,21 +78,35 @@ def write_settings(launch: LaunchPlan) -> LaunchFile:
     return LaunchFile(text="\n".join(lines) + "\n", unsaid=tuple(notes.found))
 
 
-def _groups(own: PlanSettings, notes: Notes) -> tuple[int, int]:
-    """Replicas that share a shard, and copies of the shards; weights are always sharded over a context group."""
+def _groups(own: PlanSettings, notes: Notes) -> int:
+    """Replicas that share a shard; weights are always sharded over a context group."""
     if own.sharding is Sharding.NONE:
         if own.cp > 1:
             notes.cannot("sharding", "torchtitan shards weights over a context group: the plan shards nothing")
             notes.cannot("shard_group", f"weights are sharded over the {own.cp} devices of a context group")
-        return 1, own.dp
+        return 1
     if own.sharding is not Sharding.WEIGHTS:
         text = f"torchtitan shards weights or nothing: weights are written, the plan has {own.sharding}"
         notes.cannot("sharding", text)
     if own.shard_group % own.cp:
         notes.cannot("shard_group", f"{own.shard_group} devices are part of a context group: {own.cp} are written")
-        return 1, own.dp
-    shards = own.shard_group // own.cp
-    return shards, own.dp // shards
+        return 1
+    return own.shard_group // own.cp
+
+
+def _room_for_experts(own: PlanSettings, shards: int, etp: int, notes: Notes) -> int:
+    """Replicas that share a shard, more than in the plan if need be: experts are spread over such alone."""
+    counts = [count for count in range(shards, own.dp + 1) if own.dp % count == 0]
+    needed = own.ep * etp if own.ep > 1 else 1
+    enough = next(count for count in counts if count * own.cp * own.tp % needed == 0)
+    if enough > shards:
+        text = f"torchtitan spreads experts over replicas that share shards: {enough} of them are written"
+        told = {note.field for note in notes.found}
+        changed = ("sharding", "shard_group") if own.sharding is Sharding.NONE else ("shard_group",)
+        for field in changed:
+            if field not in told:
+                notes.cannot(field, text)
+    return enough
 
 
 def _modules(stages: tuple[StageParts, ...]) -> list[list[str]]:

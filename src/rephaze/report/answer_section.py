@@ -8,7 +8,8 @@ from collections.abc import Sequence
 from rephaze.report.page import cards, heading, paragraph, status_line
 from rephaze.report.time_bars import parts_of
 from rephaze.types.comparison import TPUV4_EXPERT, TPUV4_SEARCHED, Baseline
-from rephaze.types.plan_account import BaselineAccounts, PlanDetail
+from rephaze.types.plan_account import BaselineAccounts, PlanAccount, PlanDetail
+from rephaze.types.readable import amount
 from rephaze.types.search import Aggregate, Objective, SearchResult, SearchSettings, SearchStatus
 from rephaze.types.system import ChosenSystem
 from rephaze.units import (
@@ -87,12 +88,18 @@ def answer_sentence(settings: SearchSettings, result: SearchResult, baselines: S
     return said + f". It is not proven to be the best: up to {result.gap:.1%} more may be possible."
 
 
-def why_sentence(plans: Sequence[PlanDetail], accounts: Sequence[BaselineAccounts]) -> str:
-    """Where the time that TPUv4 needs longer goes, for the first model; empty if it is not known."""
-    beside = next((one.plans[0] for one in accounts if one.name == TPUV4_SEARCHED and one.plans), None)
-    own = plans[0].account if plans else None
-    if beside is None or own is None:
-        return ""
+def why_sentences(plans: Sequence[PlanDetail], accounts: Sequence[BaselineAccounts]) -> list[str]:
+    """Where the time that TPUv4 needs longer goes, for the first few models of which it is known."""
+    beside = next((one.plans for one in accounts if one.name == TPUV4_SEARCHED), ())
+    pairs = [
+        (own.account, other)
+        for own, other in zip(plans[:MOST_NAMED], beside, strict=False)
+        if own.account is not None and other is not None
+    ]
+    return [said for own, other in pairs if (said := _why(own, other))]
+
+
+def _why(own: PlanAccount, beside: PlanAccount) -> str:
     ours, theirs = ({key: (words, part_s) for key, words, _, part_s in parts_of(one)} for one in (own, beside))
     gained = sorted(
         (
@@ -103,16 +110,20 @@ def why_sentence(plans: Sequence[PlanDetail], accounts: Sequence[BaselineAccount
     )
     own_ms, their_ms = own.causes.total_s / S_PER_MS, beside.causes.total_s / S_PER_MS
     parts = [
-        f"{words}: {-gain_s / S_PER_MS:+,.3g} ms"
+        f"{words}: {_signed(-gain_s / S_PER_MS)} ms"
         for gain_s, words in gained
         if abs(gain_s) > 0.02 * beside.causes.total_s
     ]
     if not parts:
         return ""
     return (
-        f"Why: a batch of {own.model} takes {own_ms:,.4g} ms where TPUv4 at its best takes {their_ms:,.4g} ms. "
-        f"The difference by cause: {'; '.join(parts)}."
+        f"Why: a batch of {own.model} takes {amount(own_ms)} ms where TPUv4 at its best takes "
+        f"{amount(their_ms)} ms. The difference by cause: {'; '.join(parts)}."
     )
+
+
+def _signed(value: float) -> str:
+    return f"+{amount(value, 3)}" if value > 0 else amount(value, 3)
 
 
 def answer_body(
@@ -132,18 +143,17 @@ def answer_body(
     gap = "none" if result.gap == 0 else f"{result.gap:.3%}"
     limit_um2 = settings.scenario.space.area_limit_um2
     numbers = [
-        (f"{result.objective:,.5g}", objective_unit(settings)),
-        (f"{result.bound:,.5g}", "bound: nothing does better"),
+        (amount(result.objective, 5), objective_unit(settings)),
+        (amount(result.bound, 5), "bound: nothing does better"),
         (gap, "gap between them"),
         (f"{result.area_um2 / UM2_PER_MM2:,.1f} mm²", f"area, {result.area_um2 / limit_um2:.1%} of the limit"),
     ]
     if len(result.plans) == 1:
-        numbers.append((f"{result.plans[0].energy_per_sample_j:,.4g} J", "energy of a sample"))
+        numbers.append((f"{amount(result.plans[0].energy_per_sample_j)} J", "energy of a sample"))
     body += cards(numbers)
     if result.system is not None:
         body += heading("The system") + system_cards(settings, result.system)
-    why = why_sentence(plans, accounts)
-    return body + (paragraph(why) if why else "")
+    return body + "".join(map(paragraph, why_sentences(plans, accounts)))
 
 
 def chip_cards(result: SearchResult) -> str:
@@ -155,7 +165,7 @@ def chip_cards(result: SearchResult) -> str:
         [
             (
                 f"{chip.num_tensor_cores:,} of {chip.tensor_width}x{chip.tensor_depth}",
-                f"tensor cores, {chip.peak_flops_per_s / FLOPS_PER_TFLOPS:,.4g} TFLOP/s",
+                f"tensor cores, {amount(chip.peak_flops_per_s / FLOPS_PER_TFLOPS)} TFLOP/s",
             ),
             (f"{chip.num_vector_cores:,} of {chip.vector_lanes:,}", "vector cores and their lanes"),
             (f"{chip.global_buffer_bytes / MIB:,.4g} MiB", "global buffer"),
@@ -185,7 +195,7 @@ def system_cards(settings: SearchSettings, system: ChosenSystem) -> str:
     return cards(
         [
             (f"{system.num_chips:,}", f"chips in nodes of {system.num_node_chips:,}"),
-            (f"{system.clock_hz / GHZ:,.4g} GHz", f"clock, with {system.hbm}"),
+            (f"{amount(system.clock_hz / GHZ)} GHz", f"clock, with {system.hbm}"),
             (
                 f"{system.num_inside_links:g} + {system.num_outside_links:g}",
                 f"links of a chip inside and outside its node, {system.inside_bytes_per_s / GB:,.0f} and "

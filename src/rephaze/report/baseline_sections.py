@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from rephaze.report.figure import figure_html
-from rephaze.report.page import amount, paragraph, table, tabs
+from rephaze.report.page import paragraph, table, tabs, together
 from rephaze.report.time_bars import TimeRow, time_figure
 from rephaze.types.comparison import Baseline
 from rephaze.types.plan_account import BaselineAccounts, PlanDetail
+from rephaze.types.readable import amount
 from rephaze.types.search import ModelPlan, SearchResult, SearchSettings
 from rephaze.units import S_PER_MS, UM2_PER_MM2
 
@@ -66,7 +67,7 @@ def baselines_body(settings: SearchSettings, result: SearchResult, baselines: Se
         rows += [
             _row(one.name, plan, own, one.answer.area_um2 if one.answer else 0.0, one.note) for one, plan in listed
         ]
-        panels.append((model, table(_HEADER, rows, own=0, texts=(4, 5, 8))))
+        panels.append((model, table(_HEADER, rows, own=0, texts=(4, 5, 8), hide_empty=True)))
     said = (
         "All on one cost model. Known chips have the best plans it finds for them, and need not be designs of the "
         "space: some are larger than its limit."
@@ -87,9 +88,9 @@ def _row(name: str, plan: ModelPlan | None, own: ModelPlan, area_um2: float, not
         amount(plan.samples_per_s),
         f"{own.samples_per_s / plan.samples_per_s:.2f}x",
         amount(plan.batch_s / S_PER_MS),
-        f"{plan.tp} x {plan.dp} x {plan.pp}, {plan.microbatch}",
+        together(f"{plan.tp} x {plan.dp} x {plan.pp}, {plan.microbatch}"),
         plan.choices,
-        f"{plan.energy_per_sample_j:,.4g}",
+        amount(plan.energy_per_sample_j),
         area,
         note,
     ]

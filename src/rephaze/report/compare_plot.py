@@ -8,6 +8,7 @@ from rephaze.report.figure import Figure, figure_html
 from rephaze.report.page import Section, paragraph, table, write_page
 from rephaze.report.ratio_bars import RatioBar, ratio_figure
 from rephaze.types.comparison import Baseline, Comparison
+from rephaze.types.readable import amount
 
 
 def comparison_figure(comparison: Comparison) -> Figure:
@@ -54,7 +55,7 @@ def gain_sections(comparison: Comparison) -> list[Section]:
             (
                 step.cause,
                 f"{step.gain_factor:.3f}x",
-                f"{step.answer.objective:,.4g}",
+                amount(step.answer.objective),
                 "; ".join(
                     said
                     for said, holds in (
@@ -103,6 +104,6 @@ def _row(one: Baseline, comparison: Comparison) -> tuple[str, ...]:
         f"{one.objective / base.objective:.3f}x" if base.objective > 0 and one.objective > 0 else "-"
         for base in comparison.references
     ]
-    value = f"{one.objective:,.5g}" if one.objective > 0 else "none"
+    value = amount(one.objective, 5) if one.objective > 0 else "none"
     gap = "" if one.answer is None or not one.objective else "proven" if one.is_proven else f"{one.answer.gap:.2%}"
     return (one.name, value, gap, *ratios, f"{one.num_evaluations:,}", f"{one.search_s:.1f}", one.note)

@@ -8,24 +8,12 @@ from rephaze.report.figure import Figure, Series, figure_html
 from rephaze.report.page import paragraph, table
 from rephaze.report.svg import WIDTH, Scale, drawing, label, number, round_ticks, tag
 from rephaze.types.boxes import FieldReach
+from rephaze.types.readable import FIELD_WORDS
 from rephaze.types.search import Certificate, SearchResult
 from rephaze.units import GHZ, MIB
 
 STRIP_LEFT, STRIP_GAP, STRIP_TOP, STRIP_HIGH, STRIP_PITCH = 44.0, 8.0, 30.0, 110.0, 168.0
-TITLES = {
-    "num_tensor_cores": "tensor cores",
-    "tensor_width": "rows of an array",
-    "tensor_depth": "columns of an array",
-    "num_vector_cores": "vector cores",
-    "vector_lanes": "lanes of a vector core",
-    "global_buffer_bytes": "global buffer (MiB)",
-    "num_hbm_stacks": "HBM stacks",
-    "clock_hz": "clock (GHz)",
-    "num_inside_links": "links inside a node",
-    "num_outside_links": "links outside a node",
-    "node_size": "chips of a node",
-    "num_chips": "chips",
-}
+TITLES = FIELD_WORDS | {"global_buffer_bytes": "global buffer (MiB)", "clock_hz": "clock (GHz)"}
 MOST_LABELS = 12
 """Values named under an axis; of more every second, third ... is."""
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from rephaze.report.explored import MarkedChip
 from rephaze.report.page import paragraph, table
 from rephaze.types.comparison import ROUNDING
+from rephaze.types.readable import amount
 from rephaze.types.search import SearchResult, SearchStatus
 from rephaze.types.standing import Standing
 from rephaze.units import UM2_PER_MM2
@@ -17,7 +18,7 @@ NONE_HELD = (
     "rephaze judge --run RUN --chip NAME one."
 )
 NOTE = (
-    "Each chip has the best plans this cost model finds for it. Within so much of anything: no design of the "
+    "Each chip has the best plans this cost model finds for it. Within so much of the best: no design of the "
     "space reaches more than the bound above, and the chip lacks that part of it. With clocks, cores and "
     "memories of their own known chips need not be designs of the space; some are better than any."
 )
@@ -44,7 +45,7 @@ def known_chips_body(marked: Sequence[MarkedChip], result: SearchResult, unit: s
         )
         for chip in sorted(marked, key=lambda one: (-one.objective, one.name))
     ]
-    header = ["chip", unit, "area (mm²)", "against the best found", "against the space", "proven"]
+    header = ["chip", unit, "area (mm²)", "against the best found", "against the best there is", "proven"]
     return table(header, [_cells(row, result) for row in rows]) + paragraph(NOTE, "note")
 
 
@@ -53,7 +54,7 @@ def _cells(row: _Row, result: SearchResult) -> list[str]:
     if not chip.objective:
         return [chip.name, "none", area, "", row.standing.distance, "yes" if _is_exact(chip) else "no"]
     ratio = f"{chip.objective / result.objective - 1:+.1%}"
-    return [chip.name, f"{chip.objective:,.5g}", area, ratio, row.standing.distance, _proof(chip, result)]
+    return [chip.name, amount(chip.objective, 5), area, ratio, row.standing.distance, _proof(chip, result)]
 
 
 def _is_exact(chip: MarkedChip) -> bool:

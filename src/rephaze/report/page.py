@@ -26,11 +26,6 @@ class Section:
     """Its title in the list of sections, if that is another."""
 
 
-def amount(value: float) -> str:
-    """A number that people read: four digits, whole from a thousand on."""
-    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:,.4g}"
-
-
 def paragraph(text: str, css_class: str = "") -> str:
     """Text as a paragraph, escaped."""
     return f'<p class="{escape(css_class)}">{escape(text)}</p>'
@@ -50,6 +45,7 @@ def table(
     *,
     own: int | None = None,
     texts: Collection[int] = (),
+    hide_empty: bool = False,
 ) -> str:
     """A table of text cells, escaped, in a box that scrolls.
 
@@ -58,12 +54,15 @@ def table(
         rows: Their cells.
         own: The row that is marked.
         texts: Columns that are left-aligned besides the first.
+        hide_empty: Leave out columns without a word in any row.
     """
+    shown = [at for at in range(len(header)) if not hide_empty or any(row[at] for row in rows)]
 
     def cells(kind: str, row: Sequence[str]) -> str:
         return "".join(
             f"<{kind} class=text>{escape(cell)}</{kind}>" if at in texts else f"<{kind}>{escape(cell)}</{kind}>"
-            for at, cell in enumerate(row)
+            for at in shown
+            for cell in (row[at],)
         )
 
     body = "".join(
@@ -74,6 +73,11 @@ def table(
         '<div class="scroll" tabindex="0" role="group" aria-label="Table">'
         f"<table><thead><tr>{cells('th', header)}</tr></thead><tbody>{body}</tbody></table></div>"
     )
+
+
+def together(text: str) -> str:
+    """Text that is not broken over lines."""
+    return text.replace(" ", "\N{NO-BREAK SPACE}")
 
 
 def status_line(status: str, text: str) -> str:

@@ -6,10 +6,11 @@ from collections.abc import Sequence
 
 from rephaze.report.figure import figure_html
 from rephaze.report.memory_bars import PURPOSES, memory_figure
-from rephaze.report.page import amount, details, heading, paragraph, table, tabs
+from rephaze.report.page import details, heading, paragraph, table, tabs
 from rephaze.report.timeline import timeline_figure
 from rephaze.types.full import DeviceMemory, Sharding, TimeCauses
 from rephaze.types.plan_account import PlanAccount, PlanDetail
+from rephaze.types.readable import amount
 from rephaze.types.search import ModelPlan
 from rephaze.units import GIB, S_PER_MS
 
@@ -70,7 +71,7 @@ def _overview(plans: Sequence[ModelPlan]) -> tuple[list[str], list[list[str]]]:
             *(f"{number:,}" for number in (plan.tp, plan.dp, plan.pp, plan.microbatch)),
             plan.recompute,
             f"{max(stage.memory_bytes for stage in plan.stages) / GIB:,.1f} of {plan.hbm_bytes / GIB:,.4g}",
-            f"{plan.energy_per_sample_j:,.4g}",
+            amount(plan.energy_per_sample_j),
         ]
         for plan in plans
     ]
@@ -139,8 +140,8 @@ def _causes(causes: TimeCauses) -> tuple[list[str], list[list[str]]]:
     total_s = causes.total_s or 1.0
     parts = [(words, getattr(causes, name)) for name, words in CAUSE_WORDS.items()]
     shown = [(words, part) for words, part in parts if part > 1e-9 * total_s]
-    rows = [[words, f"{part / S_PER_MS:,.4g}", f"{part / total_s:.2%}"] for words, part in shown]
-    return ["cause", "ms", "share"], [*rows, ["a batch", f"{causes.total_s / S_PER_MS:,.5g}", ""]]
+    rows = [[words, amount(part / S_PER_MS), f"{part / total_s:.2%}"] for words, part in shown]
+    return ["cause", "ms", "share"], [*rows, ["a batch", amount(causes.total_s / S_PER_MS, 5), ""]]
 
 
 def _memory(device: DeviceMemory, hbm_bytes: int) -> tuple[list[str], list[list[str]]]:
@@ -159,7 +160,7 @@ def _stages(plan: ModelPlan) -> str:
             stage.last_layer,
             f"{stage.num_layers:,}",
             f"{stage.num_devices:,}",
-            f"{stage.load_s / S_PER_MS:,.4g}",
+            amount(stage.load_s / S_PER_MS),
             f"{stage.memory_bytes / GIB:,.4g}",
             stage.recompute,
         ]

@@ -8,6 +8,7 @@ from itertools import pairwise
 
 from rephaze.report.figure import Figure, Series
 from rephaze.report.svg import WIDTH, Scale, drawing, number, tag, x_axis, y_axis
+from rephaze.types.readable import amount
 from rephaze.types.run_record import Incumbent
 from rephaze.types.search import SearchResult
 
@@ -42,7 +43,7 @@ def progress_figure(incumbents: Sequence[Incumbent], result: SearchResult, unit:
                     cx=across(x),
                     cy=up(y),
                     r=3.0,
-                    data_t=f"{x:,.1f} s: {y:,.6g} {unit}",
+                    data_t=f"{x:,.1f} s: {amount(y, 6)} {unit}",
                 )
                 for x, y in known
             )

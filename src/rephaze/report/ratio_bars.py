@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from rephaze.report.figure import Figure
 from rephaze.report.svg import WIDTH, Scale, drawing, label, shortened, tag, x_axis
+from rephaze.types.readable import amount
 
 LEFT, RIGHT, TOP, ROW, THICK = 210.0, 70.0, 10.0, 26.0, 16.0
 
@@ -42,7 +43,7 @@ def ratio_figure(
     for at, bar in enumerate(bars):
         y = TOP + ROW * at + (ROW - THICK) / 2
         left, right = sorted((scale(base), scale(bar.ratio)))
-        said = f"{bar.name}\n{bar.objective:,.5g}, {bar.ratio:.3f} times"
+        said = f"{bar.name}\n{amount(bar.objective, 5)}, {bar.ratio:.3f} times"
         body.append(label(LEFT - 8, y + 12, shortened(bar.name, LEFT - 10), "end", data_t=bar.name))
         body.append(
             tag(

@@ -10,6 +10,7 @@ from rephaze.report.page import Section, paragraph, table, write_page
 from rephaze.report.svg import WIDTH, Scale, drawing, label, number, tag, x_axis, y_axis
 from rephaze.types.chip import Chip
 from rephaze.types.operator_estimate import OperatorEstimate
+from rephaze.types.readable import amount
 from rephaze.units import FLOPS_PER_TFLOPS, GB, S_PER_US
 
 LEFT, RIGHT, TOP, HEIGHT = 66.0, 22.0, 30.0, 360.0
@@ -56,7 +57,9 @@ def roofline_figure(chip: Chip, operators: Sequence[OperatorEstimate], name: str
         x_axis(across, TOP, bottom, "operations a byte of HBM traffic"),
         y_axis(up, LEFT, WIDTH - RIGHT, "TFLOP/s"),
         tag("path", class_="line s10", d=roof),
-        label(across(across.high) - 4, up(peak) - 7, f"arrays: {peak:,.4g} TFLOP/s", "end", class_="small soft"),
+        label(
+            across(across.high) - 4, up(peak) - 7, f"arrays: {amount(peak)} TFLOP/s", "end", class_="small soft"
+        ),
         label(
             across(beside) + 10,
             up(beside * rate) + 8,
@@ -107,8 +110,8 @@ def roofline_figure(chip: Chip, operators: Sequence[OperatorEstimate], name: str
 
 def _circle(op: OperatorEstimate, colour: str, place: tuple[float, float], across: Scale, up: Scale) -> str:
     said = (
-        f"{op.layer} {op.direction}: {op.name}\n{place[0]:,.4g} operations a byte, {place[1]:,.4g} TFLOP/s\n"
-        f"{op.time_s / S_PER_US:,.4g} µs, {op.time_share:.1%} of the model's operators, bound by {op.bound_by}"
+        f"{op.layer} {op.direction}: {op.name}\n{amount(place[0])} operations a byte, {amount(place[1])} TFLOP/s\n"
+        f"{amount(op.time_s / S_PER_US)} µs, {op.time_share:.1%} of the model's operators, bound by {op.bound_by}"
     )
     return tag(
         "circle",

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from rephaze.report.explored import ExploredDesigns
-from rephaze.report.page import heading, paragraph, table
+from rephaze.report.page import heading, paragraph, table, together
+from rephaze.types.readable import amount
 from rephaze.types.search import Evaluation, SearchResult
 from rephaze.units import UM2_PER_MM2
 
@@ -28,7 +29,7 @@ def runners_up_body(explored: ExploredDesigns, result: SearchResult, unit: str) 
             said += f"; the next best, {_in_words(explored, others[0])}, is {loss:.1%} worse"
         return title + paragraph(f"{said}.")
     rows = [_cells(explored, one, result) for one in near[:MOST_ROWS]]
-    body = title + table(["chip", unit, "below the winner", "area (mm²)", "tp x dp x pp"], rows)
+    body = title + table(["chip", unit, "below the winner", "area (mm²)", "tp x dp x pp"], rows, texts=(4,))
     num_more = len(near) - len(rows)
     more = f" {num_more:,} more are not shown." if num_more else ""
     return body + paragraph(f"Designs that were solved and lie within 1 % of the winner.{more}", "note")
@@ -37,10 +38,10 @@ def runners_up_body(explored: ExploredDesigns, result: SearchResult, unit: str) 
 def _cells(explored: ExploredDesigns, one: Evaluation, result: SearchResult) -> list[str]:
     return [
         _in_words(explored, one),
-        f"{one.objective:,.5g}",
+        amount(one.objective, 5),
         f"{1 - one.objective / result.objective:.3%}",
         f"{explored.area_um2_c[one.design] / UM2_PER_MM2:,.1f}",
-        ", ".join(f"{plan.tp} x {plan.dp} x {plan.pp}" for plan in one.plans),
+        ", ".join(together(f"{plan.tp} x {plan.dp} x {plan.pp}") for plan in one.plans),
     ]
 
 

@@ -33,6 +33,7 @@ from rephaze.types.comparison import Baseline, Comparison
 from rephaze.types.pareto import ChipPoints
 from rephaze.types.placement import PlacementModel
 from rephaze.types.plan_account import BaselineAccounts, PlanDetail
+from rephaze.types.readable import fields_in_words
 from rephaze.types.run_record import Incumbent, RunInfo, minute_of
 from rephaze.types.search import Certificate, Objective, SearchResult
 from rephaze.types.sensitivity import Sensitivity
@@ -109,8 +110,9 @@ def search_sections(records: SearchRecords) -> list[Section]:
             Section(title="Which fields matter", body=reach_body(records.reaches, result), short="Fields")
         )
     if records.sensitivity is not None:
-        drawn = figure_html(sensitivity_figure(records.sensitivity)) + sensitivity_table(records.sensitivity)
-        found.append(Section(title="Sensitivity", body=drawn))
+        drawn = figure_html(sensitivity_figure(records.sensitivity))
+        body = drawn + sensitivity_table(records.sensitivity, unit)
+        found.append(Section(title="Sensitivity", body=body))
     found.append(Section(title="Baselines", body=baselines_body(settings, result, records.baselines)))
     if records.comparison is not None:
         found += gain_sections(records.comparison)
@@ -254,7 +256,7 @@ def _certificate(records: SearchRecords, unit: str) -> str:
     )
     others = "designs that were not solved" if proof.num_boxes is None else "all grid points of a box"
     body += paragraph(f"At most: {others} count by their bound.", "note")
-    return body + heading("What holds the winner back") + paragraph(f"{proof.binding}.")
+    return body + heading("What holds the winner back") + paragraph(f"{fields_in_words(proof.binding)}.")
 
 
 def _designs_account(proof: Certificate) -> str:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from rephaze.report.figure import Cell, Figure, Series
 from rephaze.report.svg import WIDTH, Scale, drawing, label, shortened, tag, x_axis
 from rephaze.types.plan_account import PlanAccount
+from rephaze.types.readable import amount
 from rephaze.units import S_PER_MS
 
 LEFT, RIGHT, TOP, ROW, THICK = 190.0, 66.0, 10.0, 24.0, 16.0
@@ -78,7 +79,7 @@ def time_figure(model: str, rows: Sequence[TimeRow], *, as_share: bool) -> Figur
         for key, words, colour, part_s in parts_of(row.account):
             seen[key] = Series(key=key, name=words, colour=colour)
             part = 100 * part_s / total_s if as_share else part_s / S_PER_MS
-            said = f"{row.name}\n{words}: {part_s / S_PER_MS:,.4g} ms, {part_s / total_s:.1%} of the batch"
+            said = f"{row.name}\n{words}: {amount(part_s / S_PER_MS)} ms, {part_s / total_s:.1%} of the batch"
             body.append(
                 tag(
                     "rect",
@@ -93,7 +94,7 @@ def time_figure(model: str, rows: Sequence[TimeRow], *, as_share: bool) -> Figur
             )
             before += part
             data.append([row.name, model, words, part_s / S_PER_MS, part_s / total_s])
-        body.append(label(scale(before) + 6, y + 12, f"{total_s / S_PER_MS:,.4g} ms", class_="tick"))
+        body.append(label(scale(before) + 6, y + 12, f"{amount(total_s / S_PER_MS)} ms", class_="tick"))
     order = [*RESOURCES, "compute", *CAUSES]
     how = "share" if as_share else "ms"
     return Figure(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from rephaze.report.figure import Figure, Series
 from rephaze.report.svg import WIDTH, Scale, drawing, label, tag, x_axis
 from rephaze.types.plan_account import PlanTimeline
+from rephaze.types.readable import amount
 from rephaze.units import S_PER_MS
 
 LEFT, RIGHT, TOP = 70.0, 16.0, 8.0
@@ -72,7 +73,7 @@ def timeline_figure(model: str, timeline: PlanTimeline) -> Figure:
     used = [name for kind, name in enumerate(timeline.kinds) if kind in set(timeline.kind_e)]
     note = (
         f"One pipeline, microbatches: {timeline.num_microbatches:,}; replayed by events, "
-        f"{last_ms:,.4g} ms. Buttons or the keys + and - zoom, arrow keys or dragging move, 0 shows all."
+        f"{amount(last_ms)} ms. Buttons or the keys + and - zoom, arrow keys or dragging move, 0 shows all."
     )
     if timeline.left_out_to_s > 0:
         note += " Grey: passes in the middle, which go on alike and are left out."

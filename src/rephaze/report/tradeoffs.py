@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from rephaze.report.figure import Cell, Figure, Series
 from rephaze.report.svg import CHAR_WIDTH, WIDTH, Scale, drawing, label, number, tag, x_axis, y_axis
 from rephaze.types.pareto import ChipPoint, ChipPoints, PointKind
+from rephaze.types.readable import amount
 from rephaze.units import UM2_PER_MM2
 
 LEFT, RIGHT, TOP, HEIGHT = 76.0, 22.0, 30.0, 360.0
@@ -168,8 +169,8 @@ def _mark(
     kind: PointKind, colour: str, words: str, across: Scale, up: Scale, x: float, y: float, one: ChipPoint
 ) -> str:
     said = (
-        f"{one.name}\n{words}\n{one.samples_per_s:,.5g} samples/s, {one.area_um2 / UM2_PER_MM2:,.1f} mm², "
-        f"{one.energy_per_sample_j:,.4g} J a sample, {one.chip_usd:,.0f} USD"
+        f"{one.name}\n{words}\n{amount(one.samples_per_s, 5)} samples/s, {one.area_um2 / UM2_PER_MM2:,.1f} mm², "
+        f"{amount(one.energy_per_sample_j)} J a sample, {one.chip_usd:,.0f} USD"
     )
     at = (across(x), up(y))
     style = f"f{colour} see" if one.fits_limits or kind is PointKind.KNOWN else f"hollow s{colour}"

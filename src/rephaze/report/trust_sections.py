@@ -29,6 +29,9 @@ def assumptions_body(assumptions: Sequence[Assumption]) -> str:
     return body
 
 
+NONE_NEAR = "No run that others measured is near these plans: measurements do not tell what error to expect."
+
+
 def expected_body(
     expected: Mapping[str, ExpectedError | None], stability: Stability | None = None, losses: str = ""
 ) -> str:
@@ -57,7 +60,10 @@ def expected_body(
         f"{rates} Runs that others measured with plans like these took so many times as long; the error is that "
         "of the physics calibrated on such runs."
     )
-    body = paragraph(said) + table(header, rows, texts=(1, 5))
+    if any(expected.values()):
+        body = paragraph(said) + table(header, rows, texts=(1, 5))
+    else:
+        body = paragraph(f"{rates} {NONE_NEAR}")
     if stability is not None:
         body += paragraph(f"{stability.sentence().capitalize()} (chips that the search solved exactly).")
     return body

@@ -71,16 +71,15 @@ class Server:
 
     def _run(self, request: Request) -> Response:
         name = request.path_params["name"]
-        state = self.searches.state(name)
+        state, words = self.searches.state(name), self.searches.last_words(name)
         try:
             row = self.folder.row(name)
         except RephazeError:
             if not state:
                 raise
-            words = self.searches.last_words(name)
             return HTMLResponse(pages.started_page(name, state, words, self.guard.form_key))
         has_report = (self.folder.path(name) / REPORT_NAME).is_file()
-        return HTMLResponse(pages.run_page(row, state, has_report, self.guard.form_key))
+        return HTMLResponse(pages.run_page(row, state, words, has_report, self.guard.form_key))
 
     def _progress(self, request: Request) -> Response:
         name = request.path_params["name"]

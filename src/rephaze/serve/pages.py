@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Sequence
 from html import escape
 from urllib.parse import quote
 
 from rephaze.serve.folder import RunRow
 from rephaze.serve.searches import SCENARIOS
+from rephaze.types.readable import amount
 from rephaze.types.run_record import minute_of
 from rephaze.types.search import Objective
 from rephaze.units import UM2_PER_MM2
@@ -40,9 +42,11 @@ svg{width:100%;height:18rem}polyline{fill:none;stroke-width:2;vector-effect:non-
 LIVE_SCRIPT = """
 "use strict";
 const box = document.getElementById("live");
+let wasOpen = false;
 async function look() {
-  const answer = await fetch(box.dataset.from);
-  if (!answer.ok) return;
+  // A run that is just being written, or a server that starts anew, answers a moment later.
+  const answer = await fetch(box.dataset.from).catch(() => null);
+  if (!answer || !answer.ok) { setTimeout(look, 3000); return; }
   const found = await answer.json();
   document.getElementById("state").textContent = found.state || found.status;
   const last = found.points.length ? found.points[found.points.length - 1] : null;
@@ -66,6 +70,9 @@ async function look() {
   }
   const isOpen = found.state ? ["running", "stopping"].includes(found.state) : found.status === "no answer yet";
   if (isOpen) setTimeout(look, 1000);
+  // The answer, the chip and the report are there now.
+  else if (wasOpen) location.reload();
+  wasOpen = isOpen;
 }
 look();
 """
@@ -104,7 +111,7 @@ def list_page(rows: Sequence[RunRow], words: str, form_key: str, said: str = "")
         for row in rows
     ]
     headings = ("1st", "2nd", "run", "models", "scenario", "objective", "status", "best", "last written")
-    told = f'<p class="said" role="alert">{escape(said)}</p>' if said else ""
+    told = _said(said)
     found = (
         f'<form action="/compare">{_table(headings, cells)}<p><button>Compare 1st and 2nd</button></p></form>'
         if rows
@@ -118,14 +125,14 @@ def list_page(rows: Sequence[RunRow], words: str, form_key: str, said: str = "")
     )
 
 
-def run_page(row: RunRow, state: str, has_report: bool, form_key: str) -> str:
+def run_page(row: RunRow, state: str, last_words: str, has_report: bool, form_key: str) -> str:
     """One run: answer, live curve of best and bound, report, stop."""
     facts = [[escape(name), escape(value)] for name, value in _facts(row) if value]
     live = (
         f'<div id="live" data-from="{escape(run_url(row.name, "/progress"))}">'
         f'<p><b id="state">{escape(state or row.status)}'
         '</b> <span id="numbers"></span></p><p class="key"><b class="of-best"></b>best found'
-        '<b class="of-bound"></b>bound: nothing does better <span id="ends"></span></p>'
+        '<b class="of-bound"></b>bound: nothing does better<span id="ends"></span></p>'
         '<svg viewBox="0 0 1000 300" preserveAspectRatio="none" role="img" '
         'aria-label="best found and bound over time"><polyline class="bound" points=""/>'
         '<polyline class="best" points=""/></svg></div><script src="/live.js"></script>'
@@ -139,9 +146,26 @@ def run_page(row: RunRow, state: str, has_report: bool, form_key: str) -> str:
         else ""
     )
     stop = _button(run_url(row.name, "/stop"), "Stop the search", form_key) if state == "running" else ""
-    told, watched = f"<section>{_table(('', ''), facts)}{report}</section>", f"<section>{live}{stop}</section>"
+    told = f"<section>{_ending(row, state, last_words)}{_table(('', ''), facts)}{report}</section>"
+    watched = f"<section>{live}{stop}</section>"
     # What moves stands first as long as it does.
     return page(row.name, watched + told if state in ("running", "stopping") else told + watched)
+
+
+def _ending(row: RunRow, state: str, last_words: str) -> str:
+    """How a search of this server came to its end, if that was not its own, and how to go on."""
+    said = {
+        "stopping": "The search is stopping: it ends with the best it has and writes its report.",
+        "stopped": "The search was stopped and ended with the best it had.",
+        "killed": "The search was killed; what it had recorded is here.",
+        "failed": "The search failed; what it had recorded is here.",
+    }.get(state, "")
+    if not said:
+        return ""
+    if state != "stopping" and row.status != "optimal":
+        command = f"rephaze search --out {shlex.quote(row.name)} --resume"
+        said += f" {command}, in the folder of the runs, goes on with it."
+    return f"<p>{escape(said)}</p>" + (_said(last_words) if state == "failed" else "")
 
 
 def started_page(name: str, state: str, last_words: str, form_key: str) -> str:
@@ -153,7 +177,7 @@ def started_page(name: str, state: str, last_words: str, form_key: str) -> str:
     else:
         how = "was killed" if state == "killed" else state
         body = f"<p>The search {escape(how)}; nothing was recorded.</p>"
-        body += f'<p class="said" role="alert">{escape(last_words)}</p>' if last_words else ""
+        body += _said(last_words) if state == "failed" else ""
     if state == "stopping":
         body += '<meta http-equiv="refresh" content="1">'
     if state == "running":
@@ -172,6 +196,11 @@ def compare_page(one: RunRow, other: RunRow) -> str:
     return page(f"{one.name} and {other.name}", f"<section>{shown}</section>")
 
 
+def _said(words: str) -> str:
+    """What went wrong, if anything did."""
+    return f'<p class="said" role="alert">{escape(words)}</p>' if words else ""
+
+
 def _facts(row: RunRow) -> list[tuple[str, str]]:
     return [
         ("models", row.models),
@@ -187,7 +216,7 @@ def _facts(row: RunRow) -> list[tuple[str, str]]:
 
 
 def _value(row: RunRow) -> str:
-    return "" if row.value is None else f"{row.value:,.5g} (gap {row.gap or 0.0:.3%})"
+    return "" if row.value is None else f"{amount(row.value, 5)} (gap {row.gap or 0.0:.3%})"
 
 
 def _table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> str:

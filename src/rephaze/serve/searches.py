@@ -52,7 +52,10 @@ class Searches:
         return True
 
     def state(self, name: str) -> str:
-        """``running``, ``stopping``, ``ended``, ``failed`` or ``killed``; empty of runs not started here."""
+        """How it stands, in a word; empty of runs not started here.
+
+        ``running``, ``stopping``, ``stopped``, ``ended``, ``failed`` or ``killed``.
+        """
         process = self._running.get(name)
         if process is None:
             return ""
@@ -60,7 +63,9 @@ class Searches:
         if code is None:
             return "stopping" if name in self._asked_to_stop else "running"
         # 3 and 4 are answers: nothing fits, or stopped before anything was found.
-        return "killed" if code < 0 else "ended" if code in (0, 3, 4) else "failed"
+        if code in (0, 3, 4):
+            return "stopped" if name in self._asked_to_stop else "ended"
+        return "killed" if code < 0 else "failed"
 
     def last_words(self, name: str) -> str:
         """The last line that a search wrote on standard error; empty if there is none."""

@@ -24,9 +24,9 @@ class Standing:
 
     @property
     def distance(self) -> str:
-        """How far it is from anything of the space, in words; both ways to say it are proven."""
+        """How far it is from the best of the space, in words; both ways to say it are proven."""
         if not self.objective:
             return f"nothing fits: {self.reason}"
         if self.objective > self.bound:
-            return f"{self.objective / self.bound - 1:.1%} better than anything"
-        return f"within {self.loss:.1%} of anything"
+            return f"{self.objective / self.bound - 1:.1%} better than the best"
+        return f"within {self.loss:.1%} of the best"

@@ -6,6 +6,7 @@ import shlex
 import tomllib
 from dataclasses import fields
 from itertools import product
+from pathlib import Path
 
 import pytest
 
@@ -18,75 +19,8 @@ SEEDS = range(200)
 ALWAYS_SAID = {"tp", "cp", "dp", "pp", "microbatch"}
 """Settings that multiply to the devices and the batch: no framework may leave one out."""
 
-# Names as the frameworks publish them; the pages are listed in each module's SOURCES.
-MEGATRON_FLAGS = {
-    "tensor-model-parallel-size",
-    "pipeline-model-parallel-size",
-    "context-parallel-size",
-    "expert-model-parallel-size",
-    "expert-tensor-parallel-size",
-    "micro-batch-size",
-    "global-batch-size",
-    "sequence-parallel",
-    "seq-length",
-    "num-layers",
-    "use-tp-pp-dp-mapping",
-    "use-distributed-optimizer",
-    "num-distributed-optimizer-instances",
-    "overlap-grad-reduce",
-    "overlap-param-gather",
-    "use-megatron-fsdp",
-    "data-parallel-sharding-strategy",
-    "pipeline-model-parallel-layout",
-    "recompute-granularity",
-    "recompute-method",
-    "recompute-num-layers",
-}
-TORCHTITAN_KEYS = {
-    "training": {"local_batch_size", "global_batch_size", "seq_len"},
-    "parallelism": {
-        "data_parallel_replicate_degree",
-        "data_parallel_shard_degree",
-        "fsdp_reshard_after_forward",
-        "tensor_parallel_degree",
-        "context_parallel_degree",
-        "expert_parallel_degree",
-        "expert_tensor_parallel_degree",
-        "pipeline_parallel_degree",
-        "pipeline_parallel_schedule",
-        "pipeline_parallel_microbatch_size",
-        "module_fqns_per_model_part",
-    },
-    "activation_checkpoint": {"mode"},
-}
-DEEPSPEED_KEYS = {
-    "train_batch_size",
-    "train_micro_batch_size_per_gpu",
-    "gradient_accumulation_steps",
-    "zero_optimization",
-    "tensor_parallel",
-    "sequence_parallel_size",
-    "pipeline",
-    "rephaze",
-}
-ZERO_KEYS = {"stage", "overlap_comm", "mics_shard_size"}
-MAXTEXT_KEYS = {
-    *(
-        f"ici_{axis}_parallelism"
-        for axis in ["data", "pipeline", "fsdp", "context", "tensor", "tensor_sequence", "expert"]
-    ),
-    *[
-        "per_device_batch_size",
-        "gradient_accumulation_steps",
-        "num_pipeline_microbatches",
-        "num_pipeline_repeats",
-        "num_layers_per_pipeline_stage",
-        "pipeline_fsdp_ag_once",
-        "max_target_length",
-        "remat_policy",
-        "shard_optimizer_over_data",
-    ],
-}
+NAMES = tomllib.loads((Path(__file__).parents[2] / "data" / "framework-names.toml").read_text("utf-8"))
+"""Names and words as the frameworks publish them, with the pages they are from."""
 
 
 @pytest.mark.parametrize("name", FRAMEWORKS)
@@ -130,7 +64,7 @@ def test_plans_of_a_frameworks_own_family_come_back_whole(name, family):
             is_known |= name == "torchtitan" and bool(unsaid & {"sp", "sharding", "shard_group"})
             is_known |= name == "torchtitan" and own.etp not in (1, own.tp)
             is_known |= name == "maxtext" and bool(
-                unsaid & {"etp", "ep", "order", "shard_group", "sharding", "reshard"}
+                unsaid & {"etp", "ep", "order", "shard_group", "sharding", "reshard", "global_batch"}
             )
             assert is_known, f"seed {seed}: {unsaid}"
             continue
@@ -165,23 +99,75 @@ def test_notes_stand_in_the_file_and_names_end_no_comment(name):
             assert "rm" not in shlex.split(file.text.replace("\\\n", " "), comments=True)
 
 
-def test_names_are_those_the_frameworks_publish():
-    for seed in SEEDS:
-        launch, _ = random_launch(seed)
-        texts = {name: framework.write(launch).text for name, framework in FRAMEWORKS.items()}
-        script = texts["megatron"].partition("pretrain_gpt.py \\")[2]
-        assert set(re.findall(r"--([\w-]+)", script)) <= MEGATRON_FLAGS
-        titan = tomllib.loads(texts["torchtitan"])
-        assert titan.keys() == TORCHTITAN_KEYS.keys()
-        assert all(titan[section].keys() <= names for section, names in TORCHTITAN_KEYS.items())
-        speed = json.loads(texts["deepspeed"])
-        assert speed.keys() <= DEEPSPEED_KEYS
-        assert speed["zero_optimization"].keys() <= ZERO_KEYS
-        rows = [row for row in texts["maxtext"].splitlines() if not row.startswith("#")]
-        assert {row.partition(":")[0] for row in rows} <= MAXTEXT_KEYS
-        overrides = [row for row in texts["nemo"].splitlines() if not row.startswith("#")]
-        names = {row.partition("=")[0].rpartition(".")[2].replace("_", "-") for row in overrides}
-        assert names <= MEGATRON_FLAGS | {"num-nodes", "devices", "virtual-pipeline-model-parallel-size"}
+def _flat(found, before=""):
+    """Values by their names, with those of the sections above them."""
+    for name, value in found.items():
+        if isinstance(value, dict):
+            yield from _flat(value, f"{before}{name}.")
+        else:
+            yield before + name, value
+
+
+def written(name, text):
+    """What a launch file sets, as the framework's own parser would see it."""
+    if name == "torchtitan":
+        return dict(_flat(tomllib.loads(text)))
+    if name == "deepspeed":
+        return dict(_flat({key: value for key, value in json.loads(text).items() if key != "rephaze"}))
+    if name == "megatron":
+        words = shlex.split(text.partition("pretrain_gpt.py \\")[2].replace("\\\n", " "))
+        flags = [at for at, word in enumerate(words) if word.startswith("--")]
+        return {words[at][2:]: None if at + 1 in flags else words[at + 1] for at in flags}
+    cut = ": " if name == "maxtext" else "="
+    return dict(row.split(cut, 1) for row in text.splitlines() if not row.startswith("#"))
+
+
+@pytest.mark.parametrize("name", FRAMEWORKS)
+def test_names_and_words_are_those_the_frameworks_publish(name):
+    known, seen = NAMES[name], set()
+    for family, seed in product(PlanFamily, SEEDS):
+        launch, _ = random_launch(seed, family)
+        found = written(name, FRAMEWORKS[name].write(launch).text)
+        assert found.keys() <= set(known["names"])
+        seen |= found.keys()
+        for setting, words in known["values"].items():
+            assert found.get(setting, words[0]) in words, setting
+    # A name that is never written would be a list grown old.
+    assert seen == set(known["names"])
+    assert known["values"].keys() <= seen
+    assert all(source.startswith("https://") for source in known["sources"])
+
+
+def test_what_a_framework_refuses_to_start_is_not_written():
+    """Rules that their own checks have, beyond names."""
+    for family, seed in product(PlanFamily, SEEDS):
+        launch, _ = random_launch(seed, family)
+        own = launch.settings
+        files = {name: framework.write(launch) for name, framework in FRAMEWORKS.items()}
+        found = {name: written(name, file.text) for name, file in files.items()}
+        # Megatron-FSDP takes one format of checkpoints, in both.
+        is_fsdp = "use-megatron-fsdp" in found["megatron"]
+        assert (found["megatron"].get("ckpt-format") == "fsdp_dtensor") == is_fsdp
+        assert (found["nemo"].get("trainer.strategy.save_ckpt_format") == "fsdp_dtensor") == is_fsdp
+        is_exported = "export CUDA_DEVICE_MAX_CONNECTIONS=1" in files["megatron"].text.splitlines()
+        assert is_exported == (own.tp * own.cp > 1 and not is_fsdp)
+        has_warning = any("no sequence parallelism" in note.text for note in files["megatron"].unsaid)
+        assert has_warning == (own.ep * own.etp > 1 and own.tp > 1 and not own.sp)
+        # NeMo's strategy has the last word about the stages.
+        assert "model.config.pipeline_model_parallel_layout" not in found["nemo"]
+        # Experts of torchtitan are spread over devices that share shards.
+        titan = tomllib.loads(files["torchtitan"].text)["parallelism"]
+        ep, etp = titan["expert_parallel_degree"], titan["expert_tensor_parallel_degree"]
+        shards = titan["data_parallel_shard_degree"] * titan["context_parallel_degree"]
+        assert ep == 1 or (shards * titan["tensor_parallel_degree"]) % (ep * etp) == 0
+        assert etp in (1, titan["tensor_parallel_degree"])
+        # AutoTP goes with ZeRO 0, 1 and 2; pipelines with 0 and 1.
+        speed = json.loads(files["deepspeed"].text)
+        most = 1 if own.pp > 1 else 2 if own.tp > 1 else 3
+        assert speed["zero_optimization"]["stage"] <= most
+        # MaxText's pipelines run whole rounds.
+        if own.pp > 1:
+            assert int(found["maxtext"]["num_pipeline_microbatches"]) % own.pp == 0
 
 
 def test_axes_and_processes_multiply_to_the_devices():

@@ -11,7 +11,7 @@ from html.parser import HTMLParser
 
 import pytest
 
-from rephaze.report.answer_section import answer_sentence, objective_unit, why_sentence
+from rephaze.report.answer_section import answer_sentence, objective_unit, why_sentences
 from rephaze.report.search_report import search_sections, write_search_report
 from rephaze.types.comparison import TPUV4_EXPERT, TPUV4_SEARCHED
 from rephaze.types.full import DeviceOrder, PipelineSchedule, Sharding
@@ -193,10 +193,10 @@ def cells(body, chip):
 
 def test_a_known_chip_stands_as_far_from_the_space_as_judge_says(make_records):
     body = section(make_records(), "Known chips")
-    assert cells(body, "plain") == ["plain", "150", "300.0", "-50.0%", "within 50.0% of anything", "yes, exactly"]
+    assert cells(body, "plain") == ["plain", "150", "300.0", "-50.0%", "within 50.0% of the best", "yes, exactly"]
     # A schedule of its own that is not proven may bring it nearer, never further off.
     assert cells(body, "far plain")[4:] == [
-        "within 50.0% of anything",
+        "within 50.0% of the best",
         "yes; it may stand better: its own plans may be 10.00% better",
     ]
 
@@ -206,7 +206,7 @@ def test_against_a_search_with_a_gap_a_chip_is_judged_by_the_bound(make_records)
     stopped = replace(records.result, status=SearchStatus.FEASIBLE, bound=600.0, gap=1.0)
     found = cells(section(replace(records, result=stopped), "Known chips"), "plain")
     assert found[3:] == [
-        "-50.0%", "within 75.0% of anything", "yes; it may stand better: the search has a gap of 100.00%",
+        "-50.0%", "within 75.0% of the best", "yes; it may stand better: the search has a gap of 100.00%",
     ]  # fmt: skip
 
 
@@ -215,7 +215,7 @@ def test_a_known_chip_may_be_better_than_the_space_or_run_nothing(make_records):
     better = replace(records.marked[0], name="better", objective=330.0, bound=330.0)
     idle = replace(records.marked[0], name="idle", objective=0.0, bound=0.0, reason="no plan of plain fits")
     body = section(replace(records, marked=[idle, better]), "Known chips")
-    assert cells(body, "better")[3:] == ["+10.0%", "10.0% better than anything", "yes, exactly"]
+    assert cells(body, "better")[3:] == ["+10.0%", "10.0% better than the best", "yes, exactly"]
     assert cells(body, "idle")[4] == "nothing fits: no plan of plain fits"
     assert body.index("better</td>") < body.index("idle</td>")
     assert "holds no known chip" in section(replace(records, marked=[]), "Known chips")
@@ -290,12 +290,15 @@ def test_the_sentence_sets_the_answer_beside_tpuv4(make_records):
 def test_the_reason_is_the_difference_by_cause(make_records):
     (detail,) = make_records().plans
     slower = replace(detail.account, causes=replace(detail.account.causes, compute_s=0.8, bubble_s=0.0))
-    said = why_sentence([detail], [BaselineAccounts(name=TPUV4_SEARCHED, plans=(slower,))])
+    (said,) = why_sentences([detail], [BaselineAccounts(name=TPUV4_SEARCHED, plans=(slower,))])
     assert "takes 500 ms where TPUv4 at its best takes 870 ms" in said
     # Three quarters of compute are bound by arrays, a quarter by HBM; the bubble is only here.
     assert "compute bound by arrays: -300 ms; compute bound by HBM: -100 ms" in said
     assert "bubble: waiting for other stages: +30 ms" in said
-    assert why_sentence([detail], []) == ""
+    assert why_sentences([detail], []) == []
+    # Every model has its own reason, but for those whose time is not known.
+    twice = why_sentences([detail] * 3, [BaselineAccounts(name=TPUV4_SEARCHED, plans=(slower, None, slower))])
+    assert twice == [said, said]
 
 
 def test_measured_runs_near_a_plan_are_told(make_records):
@@ -316,6 +319,9 @@ def test_measured_runs_near_a_plan_are_told(make_records):
     assert "Times on this page: slower." in body
     assert "<td>1.00</td><td>0.90 to 1.10</td>" in body
     assert "this chip stays within 2 % of the best of 3 in 50 % of draws" in body
+    none = section(replace(make_records(), expected={"plain": None}), "Expected error")
+    assert "No run that others measured is near these plans" in none
+    assert "<td" not in none
     assert "Expected error" not in [one.title for one in search_sections(make_records())]
 
 
