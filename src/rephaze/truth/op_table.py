@@ -65,6 +65,7 @@ class OpColumns:
         self.is_waiting_s = np.array(table.is_waiting)
         self.is_eager_s = np.array(table.is_eager)
         self.family_s = [machine.family for machine in table.machines]
+        self.is_blackwell_s = np.array([machine.family == "blackwell" for machine in table.machines])
         self.power_s = np.array([machine.power_ratio for machine in table.machines])
         self.is_tpu_s = np.array([machine.is_tpu for machine in table.machines])
         flops = np.array([(m.flops_16, m.flops_8, min(m.flops_4, 2 * m.flops_8)) for m in table.machines]).reshape(
