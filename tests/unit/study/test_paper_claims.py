@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 
 from rephaze.errors import RunError
+from rephaze.study import paper_runs
 from rephaze.study.paper_claims import checked_claims, gains, published_claims, reproduce_paper, unevenness
 from rephaze.study.paper_runs import MIXED_UNITS, PAPER_SETTINGS, PaperSetting
 from rephaze.types.search import SearchStatus
@@ -72,6 +73,38 @@ def test_settings_of_single_models_go_with_those_that_ask_for_them(kept):
         on_step=lambda _step, _progress: None,
     )
     assert asked.settings == found.settings
+
+
+def test_time_is_shared_out_so_that_only_searches_wait_for_it(tmp_path, monkeypatch):
+    """What a chip is set beside is not cut: it comes before the searches that are, and they get less for it."""
+    limits, now = [], [0.0]
+
+    def searched(_self, _settings, _folder, step, limit_s):
+        limits.append((step, limit_s))
+        now[0] += limit_s
+        return step
+
+    def compared(_self, setting, *_others):
+        limits.append((f"{setting.name}, compared", None))
+        now[0] += 100.0
+
+    monkeypatch.setattr(paper_runs.time, "perf_counter", lambda: now[0])
+    monkeypatch.setattr(paper_runs.PaperRuns, "_searched", searched)
+    monkeypatch.setattr(paper_runs.PaperRuns, "_compared", compared)
+    monkeypatch.setattr(paper_runs.PaperRuns, "_with_memory", lambda *_others: None)
+    runs = paper_runs.PaperRuns(tmp_path, 1, 1200.0, lambda _step, _progress: None)
+    models = ("bert-large", "gpt2-xl")
+    runs.findings(SMALL, models, 0.5, 2**36)
+    runs.findings(replace(SMALL, name="last", with_own=False), models, 1.0, 2**36)
+    assert limits == [
+        ("paper, small", 360.0),
+        ("paper, small, compared", None),
+        ("paper, small, own chip of bert-large", 70.0),
+        ("paper, small, own chip of gpt2-xl", 70.0),
+        ("last", 360.0),
+        ("last, compared", None),
+    ]
+    assert now[0] <= 1200.0
 
 
 def test_a_folder_of_another_search_is_refused(kept):
