@@ -158,8 +158,8 @@ class PartWriter:
             if self.traits.is_ethernet and not self.traits.sends_once:
                 steps = float(ep - inner)  # each device outside is sent to in turn
             row = (inner_bytes, 1.0, outer_bytes, steps, self.traits.is_ep_overlapped)
-            self._send(layer, FORWARD, row, "moe")
-            self._send(layer, INPUT, row, "")
+            self._send(layer, FORWARD, row, "moe", fills=self.traits.sends_once)
+            self._send(layer, INPUT, row, "", fills=self.traits.sends_once)
         if etp > 1:
             row = ((etp - 1) * routed_bytes, 1.0, 0.0, 0.0, False)
             self._send(layer, FORWARD, row, "moe")
@@ -233,6 +233,8 @@ class PartWriter:
         for at, share in self._rows(layer, which, piece):
             self.table.moves.append((at, share * num_bytes, self.traits.is_eager))
 
-    def _send(self, layer: LayerOps, which: int, row: tuple[float, ...], piece: str) -> None:
+    def _send(
+        self, layer: LayerOps, which: int, row: tuple[float, ...], piece: str, *, fills: bool = False
+    ) -> None:
         for at, share in self._rows(layer, which, piece):
-            self.table.sends.append((at, *(share * value for value in row[:4]), row[4], self.tp_axes))
+            self.table.sends.append((at, *(share * value for value in row[:4]), row[4], self.tp_axes, fills))

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from rephaze.hardware.calibration import NO_POWER_LIMIT
+from rephaze.hardware.calibration import NO_POWER_LIMIT, product_constant
 from rephaze.truth.op_table import Column, OpColumns
 
 TILES = ((256, 128), (128, 256), (128, 128), (128, 64), (64, 128), (64, 64))
@@ -19,10 +19,10 @@ SHARPNESS = 8
 """Of the maximum of work and start: a host that is ahead during long kernels is not waited for."""
 OLD_INSTRUCTIONS = 0.63
 """Of Hopper's peak, what Ampere's matrix instructions can reach there (arXiv:2402.13499)."""
+FILLED = 0.9
+"""Of a network's adapters, what kernels made to exchange tokens reach (DeepEP in 2025: 43 to 47 of 50 GB/s)."""
 THIRD_OVER_SECOND = 1.6
 """How much faster FlashAttention 3 is than 2 on Hopper: 1.5 to 2 forward, 1.5 to 1.75 back (arXiv:2407.08608)."""
-PRODUCTS_AS = {"tpu-128": "tpu_128", "tpu-256": "tpu_256", "gaudi": "tpu_128"}
-"""Families under the name of their constant: Gaudi's matrix engines are arrays that are filled as TPUs' are."""
 ATTENTION_KINDS = ("ampere", "hopper", "hopper-second", "hopper-first", "blackwell", "tpu")
 
 Constants = Mapping[str, float]
@@ -52,7 +52,7 @@ def segment_times(ops: OpColumns, c: Constants) -> Column:
 
 def product_times(ops: OpColumns, c: Constants) -> Column:
     """Of every product: tiles in waves over the cores, or bytes at the rate of the memory."""
-    by_family = {family: c["product_" + PRODUCTS_AS.get(family, family)] for family in set(ops.family_s)}
+    by_family = {family: c[product_constant(family)] for family in set(ops.family_s)}
     efficiency = np.array([by_family[family] for family in ops.family_s])[ops.product_segment]
     # A chip that may take fewer watts for a FLOP than its family's first runs so much slower.
     efficiency = efficiency * ops.power_s[ops.product_segment] ** c.get(NO_POWER_LIMIT, 1.0)
@@ -121,7 +121,8 @@ def send_times(ops: OpColumns, c: Constants) -> Column:
     """Of collectives inside a layer, as far as they are exposed."""
     is_tpu = ops.is_tpu_s[ops.send_segment]
     link = ops.link_s[ops.send_segment] * c["link_rate"] * ops.inner_axes
-    network = ops.network_s[ops.send_segment] * c["network_rate"]
+    reached = np.where(ops.fills_network, np.maximum(FILLED, c["network_rate"]), c["network_rate"])
+    network = ops.network_s[ops.send_segment] * reached
     start = np.where(is_tpu, 0.2, 1.0) * c["message_s"]
     inner = ops.inner_bytes / link + ops.inner_messages * start
     outer = ops.outer_bytes / network + ops.outer_messages * c["message_s"]

@@ -8,7 +8,7 @@ import pytest
 from rephaze.hardware import calibration
 from rephaze.truth.machines import find_machine
 from rephaze.truth.op_table import OpTable
-from rephaze.truth.physics import OLD_INSTRUCTIONS, attention_times, product_times, segment_times
+from rephaze.truth.physics import OLD_INSTRUCTIONS, attention_times, product_times, segment_times, send_times
 from rephaze.truth.predict import best_prediction, predict_time, predict_variant
 from rephaze.truth.run_plan import read_plan
 from rephaze.truth.run_row import Row
@@ -139,6 +139,21 @@ def test_an_exchange_over_a_cloud_network_sends_to_each_device_in_turn():
         for one in (mixture, replace(mixture, facts={"network": "InfiniBand"}))
     ]
     assert steps == [24.0, 1.0]  # 32 devices, of which 8 are near
+
+
+def test_kernels_made_for_exchanges_fill_the_network_whatever_collectives_reach():
+    mixture = next(
+        run for run in shipped_runs() if run.source.startswith("Megatron-MoE-ModelZoo") and run.plan.ep == 32
+    )
+    slow = constants()["network_rate"] / 2
+    sent = []
+    for notes in ("DeepEP", ""):
+        columns, _ = table_of(replace(mixture, notes=notes))
+        far = columns.outer_bytes > 0
+        times = [send_times(columns, constants(**change))[far] for change in ({}, {"network_rate": slow})]
+        sent.append(times[1].sum() / times[0].sum())
+    assert sent[0] == pytest.approx(1.0)
+    assert sent[1] > 1.8
 
 
 def test_experts_in_a_ring_send_tokens_once():
