@@ -53,6 +53,11 @@ class PaperSetting:
     changes: dict[str, Any] = field(default_factory=dict)
     """Of single fields of the scenario, by section; of the scenario itself by name."""
 
+    @property
+    def weight(self) -> int:
+        """Of its part of the time: one for a model alone, one more for all, another for their own chips."""
+        return 1 + (not self.models) + (self.with_own and not self.models)
+
     def settings(self, models: Sequence[str]) -> SearchSettings:
         """The search for one chip of all the models."""
         found = resolve_settings(tuple(models), scenario=self.scenario, changes=self.changes)

@@ -107,6 +107,29 @@ def test_time_is_shared_out_so_that_only_searches_wait_for_it(tmp_path, monkeypa
     assert now[0] <= 1200.0
 
 
+def test_settings_of_all_models_get_more_of_the_time():
+    weights = {one.name: one.weight for one in PAPER_SETTINGS}
+    assert weights["default, gpt2-xl"] == weights["calibrated, gpt2-xl"] == 1
+    assert weights["calibrated"] == weights["paper, mixed units"] == 2
+    assert weights["default"] == weights["paper"] == 3
+
+
+def test_each_setting_gets_its_part_of_what_is_left(tmp_path, monkeypatch):
+    shares = []
+
+    def findings(_self, setting, _models, share, _memory_bytes):
+        shares.append((setting.name, share))
+        raise RunError("far enough")
+
+    monkeypatch.setattr(paper_runs.PaperRuns, "findings", findings)
+    for settings in (PAPER_SETTINGS[2:], PAPER_SETTINGS[5:]):
+        with pytest.raises(RunError, match="far enough"):
+            reproduce_paper(
+                tmp_path, settings=settings, num_workers=1, time_limit_s=1.0, on_step=lambda *_told: None
+            )
+    assert shares == [("default, gpt2-xl", 1 / 7), ("calibrated", 1.0)]
+
+
 def test_a_folder_of_another_search_is_refused(kept):
     folder, _ = kept
     other = replace(SMALL, changes=CHANGES | {"training": CHANGES["training"] | {"recompute": ["none"]}})
