@@ -24,7 +24,7 @@ SWEEP_STEP = 8
 SWEEP_CITED = "huggingface.co/spaces/nanotron/ultrascale-playbook and the benchmark tables beside it"
 CODE_WORDS = (
     "HybridEP", "DeepEP", "CUDA graphs?", "token drop", r"capacity factor [\d.]+", "EP overlap on", "overlapped",
-    "eager", "(?i:async)", "^MegaScale;", "packed samples off", "fused CE",
+    "ring of experts", "DeepSpeed", "eager", "(?i:async)", "^MegaScale;", "packed samples off", "fused CE",
 )  # fmt: skip
 NETWORK_WORDS = (
     "RoCE", "EFA", r"\d+x ?\d+ ?Gb/s", "4 GPUs per node", r"\(\d+ Gb/s nominal", "GbE", "usual",
@@ -66,7 +66,8 @@ def record_of_run(run: MeasuredRun) -> dict[str, Any]:
 def _precision(run: MeasuredRun) -> str:
     """Where traits look at it."""
     stated = run.facts.get("precision") or ""
-    return stated if stated == "int8" or run.source.startswith("BigScience") else ""
+    is_asked = run.source.startswith(("BigScience", "MosaicML")) or "DeepSpeed" in run.notes
+    return stated if stated == "int8" or is_asked else ""
 
 
 def _words(patterns: tuple[str, ...], text: str) -> str:

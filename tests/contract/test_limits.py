@@ -7,7 +7,7 @@ import pytest
 
 from rephaze.api import models, problem_files
 from rephaze.hardware import ranges, scenarios
-from rephaze.truth import run_file
+from rephaze.truth import run_row
 from rephaze.types import csv_table, files, plain_data, quantities, space, system
 from rephaze.units import MIB
 from rephaze.workload.extract import config_source
@@ -31,7 +31,7 @@ ROWS = [
         ("seconds", [quantities.MAX_SECONDS]),
         ("problems", [problem_files.MAX_PROBLEMS]),
         ("rows", [csv_table.MAX_ROWS]),
-        ("blocks of a measured run", [run_file.MOST_BLOCKS, run_file.MOST_COUNT]),
+        ("blocks of a measured run", [run_row.MOST_BLOCKS, run_row.MOST_COUNT]),
         ("layers of a model", [quantities.MAX_LAYERS]),
         ("layers, experts, heads", [quantities.MAX_LAYERS, config_source.MAX_SIZE, config_source.MAX_SEQ_LEN]),
         ("edges between layers", [quantities.MAX_LINKS]),

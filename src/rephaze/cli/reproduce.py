@@ -49,7 +49,7 @@ def reproduce(
     ] = None,
     max_chips: Annotated[int | None, typer.Option(help="Of nest: leave larger clusters out.", min=1)] = None,
     time_limit: Annotated[
-        float, typer.Option(help="Of paper: seconds for all searches; what it cuts has a gap.", metavar="S")
+        float, typer.Option(help="Of paper: seconds for all settings; searches it cuts have a gap.", metavar="S")
     ] = PAPER_TIME_LIMIT_S,
     workers: Annotated[int, typer.Option(help="Of paper: processes of each search.", min=1)] = 2,
     json_output: JsonOption = False,

@@ -10,6 +10,9 @@ from rephaze.hardware.sourced_data import data_file
 NO_POWER_LIMIT = "power_exponent"
 """Set to 0 beside the constants of ideal machines: data sheets know no limit of power."""
 
+PRODUCTS_AS = {"gaudi": "tpu-128"}
+"""Families whose products go with another's: Gaudi's matrix engines are arrays that are filled as TPUs' are."""
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Constant:
@@ -44,3 +47,8 @@ def calibrated() -> dict[str, float]:
 def ideal() -> dict[str, float]:
     """Values of a machine that reaches its data sheet."""
     return {name: constant.ideal for name, constant in load_constants().items()} | {NO_POWER_LIMIT: 0.0}
+
+
+def product_constant(family: str) -> str:
+    """The name of the constant of a family's products."""
+    return "product_" + PRODUCTS_AS.get(family, family).replace("-", "_")

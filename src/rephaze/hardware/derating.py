@@ -13,7 +13,7 @@ import math
 from dataclasses import dataclass, replace
 
 from rephaze.errors import SpecError
-from rephaze.hardware.calibration import calibrated
+from rephaze.hardware.calibration import calibrated, product_constant
 from rephaze.types.chip import Chip
 from rephaze.types.cluster import Cluster
 from rephaze.types.scenario import EstimateModelName, PhysicsName, Scenario
@@ -93,7 +93,7 @@ def losses_of(family: str) -> Losses:
     values = calibrated()
     return Losses(
         family=family,
-        array_share=values["product_" + family.replace("-", "_")],
+        array_share=values[product_constant(family)],
         hbm_share=values["memory_rate"],
         link_share=values["link_rate"],
         network_share=values["network_rate"],

@@ -63,7 +63,7 @@ def reproduce_paper(
     settings = [one for one in settings if not one.models or set(one.models) <= set(asked)]
     for position, setting in enumerate(settings):
         # The last setting may take whatever is left; those before it end long before their part is used up.
-        share = 1.0 / (len(settings) - position)
+        share = setting.weight / sum(one.weight for one in settings[position:])
         found.append(runs.findings(setting, setting.models or asked, share, claims.hbm_bytes))
     return PaperReproduction(
         claims=claims,

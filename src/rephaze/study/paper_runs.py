@@ -29,7 +29,10 @@ from rephaze.types.search import SearchResult, SearchSettings, SearchStatus
 OnStep = Callable[[str, SearchProgress | None], None]
 PROVEN = (SearchStatus.OPTIMAL, SearchStatus.INFEASIBLE)
 COMMON_SHARE = 0.6
-"""Of the time that is left to a setting: the most that the search for the common chip takes."""
+"""Of the time that is left to a setting: the most that the search for the common chip takes.
+
+The rest is for what it is set beside, and for the models' own chips.
+"""
 MIXED_UNITS = 1000.0
 """The reference program adds transfers in seconds to compute in milliseconds: as if links were so much faster."""
 
@@ -49,6 +52,11 @@ class PaperSetting:
     """Only these, in place of all."""
     changes: dict[str, Any] = field(default_factory=dict)
     """Of single fields of the scenario, by section; of the scenario itself by name."""
+
+    @property
+    def weight(self) -> int:
+        """Of its part of the time: one for a model alone, one more for all, another for their own chips."""
+        return 1 + (not self.models) + (self.with_own and not self.models)
 
     def settings(self, models: Sequence[str]) -> SearchSettings:
         """The search for one chip of all the models."""
@@ -113,18 +121,20 @@ class PaperRuns:
             return max(until_s - (time.perf_counter() - began), 0.0)
 
         common = self._searched(settings, room / "common", setting.name, left_s() * COMMON_SHARE)
+        # Nothing cuts what the chip is set beside: done first, it takes time from the searches after it, not more.
+        comparison = self._compared(setting, settings, room, common)
+        with_published_memory = self._with_memory(settings, room, common, memory_bytes)
         own = {}
         for position, model in enumerate(models if setting.with_own else ()):
             step = f"{setting.name}, own chip of {model}"
             limit_s = left_s() / (len(models) - position)
             own[model] = self._searched(own_settings(settings, model), room / model, step, limit_s)
-        comparison = self._compared(setting, settings, room, common)
         return SettingFindings(
             name=setting.name,
             common=common,
             own=own,
             comparison=comparison,
-            with_published_memory=self._with_memory(settings, room, common, memory_bytes),
+            with_published_memory=with_published_memory,
         )
 
     def _searched(self, settings: SearchSettings, folder: Path, step: str, limit_s: float) -> SearchResult:

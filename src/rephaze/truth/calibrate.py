@@ -12,8 +12,9 @@ from numpy.typing import NDArray
 from rephaze.hardware.calibration import Constant
 from rephaze.truth.op_table import OpColumns, OpTable
 from rephaze.truth.physics import Constants, segment_times
-from rephaze.truth.predict import Variant, best_prediction, predict_time, predict_variant, write_variants
+from rephaze.truth.predict import best_prediction, predict_time, predict_variant
 from rephaze.truth.records import MeasuredRun
+from rephaze.truth.variants import Variant, write_variants
 from rephaze.types.truth import LeftOutRow
 
 Vector = NDArray[np.float64]

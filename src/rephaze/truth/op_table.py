@@ -33,7 +33,8 @@ class OpTable:
     moves: list[tuple[float, ...]] = field(default_factory=list)
     """Segment, bytes, whether an eager code base moves more of them."""
     sends: list[tuple[float, ...]] = field(default_factory=list)
-    """Segment, inner bytes, inner messages, outer bytes, outer messages, if it is overlapped, axes of a torus."""
+    """Segment, inner bytes, inner messages, outer bytes, outer messages, if it is overlapped, axes of a torus, if
+    it fills the network's adapters."""
 
     def segment(
         self, machine: Machine, num_ops: float, num_ranks: float, *, is_eager: bool, is_waiting: bool
@@ -65,6 +66,7 @@ class OpColumns:
         self.is_waiting_s = np.array(table.is_waiting)
         self.is_eager_s = np.array(table.is_eager)
         self.family_s = [machine.family for machine in table.machines]
+        self.is_blackwell_s = np.array([machine.family == "blackwell" for machine in table.machines])
         self.power_s = np.array([machine.power_ratio for machine in table.machines])
         self.is_tpu_s = np.array([machine.is_tpu for machine in table.machines])
         flops = np.array([(m.flops_16, m.flops_8, min(m.flops_4, 2 * m.flops_8)) for m in table.machines]).reshape(
@@ -91,8 +93,9 @@ class OpColumns:
         self.attention_peak = flops[self.attention_segment, 0]
         moves = _array(table.moves, 3)
         self.move_segment, self.move_bytes, self.is_eager_move = moves[0].astype(int), moves[1], moves[2] > 0
-        sends = _array(table.sends, 7)
+        sends = _array(table.sends, 8)
         self.send_segment = sends[0].astype(int)
         self.inner_bytes, self.inner_messages, self.outer_bytes, self.outer_messages = sends[1:5]
         self.is_overlapped = sends[5] > 0
         self.inner_axes = sends[6]
+        self.fills_network = sends[7] > 0

@@ -47,9 +47,13 @@ class Traits:
     gradient_bytes: float
     second_gradient_bytes: float
     """Of a weight: gradients in the weights' precision beside those that are summed."""
+    summed_bytes: float
+    """Of a weight, that a microbatch's product moves beyond its own, to add a gradient to those before."""
     holds_whole_gradients: bool
     """FSDP over a pipeline: gradients are summed, and cut, after the last microbatch."""
     logit_bytes: float
+    kept_share: float = 1.0
+    """Of 16 bits, at which inputs of products are kept: Transformer Engine keeps them as it multiplied them."""
     state_bytes: float = 12.0
     weight_bytes: float = 2.0
 
@@ -80,6 +84,10 @@ def traits_of(run: MeasuredRun, machine: Machine) -> Traits:
         overlapped = False
     if is_titan:
         overlapped = "async" in run.notes.lower()
+    # Performance recipes of NeMo 2 fill experts up to a capacity of one and drop the rest.
+    drops = bool(re.search("token drop|capacity factor", run.notes)) or source.startswith("NVIDIA dgxc")
+    # Those of Megatron-Bridge exchange tokens by HybridEP and graphs on racks, by NCCL's all-to-all on nodes of 8.
+    is_rack_recipe = source.startswith("NeMo Megatron-Bridge 26") and machine.node_devices > 8
     return Traits(
         is_eager=is_eager,
         attention_kind=ATTENTION_KINDS.index(kind),
@@ -88,11 +96,13 @@ def traits_of(run: MeasuredRun, machine: Machine) -> Traits:
         # The 2021 code base sent before it went on; torchtitan's chunks do, too.
         is_pp_overlapped=overlapped and not is_titan,
         is_ep_overlapped="overlapped" in run.notes or "EP overlap on" in run.notes,
-        is_dropless=not re.search("token drop|capacity factor", run.notes),
+        is_dropless=not drops,
         keeps_weight_gradients=machine.is_tpu and run.facts.get("precision") == "int8",
         waits_for_routing=not machine.is_tpu
-        and not re.search("token drop|capacity factor|HybridEP|CUDA graph", run.notes),
-        sends_once=bool(re.search("DeepEP|HybridEP", run.notes)) or source.startswith("NeMo Megatron-Bridge 26"),
+        and not drops
+        and not is_rack_recipe
+        and not re.search("HybridEP|CUDA graph", run.notes),
+        sends_once=bool(re.search("DeepEP|HybridEP|ring of experts", run.notes)) or is_rack_recipe,
         sends_whole=source.startswith("BigScience"),
         tensors_by_block=9 if run.is_sweep or source.startswith("InternEvo") else 1,
         cuts_by_work=run.is_sweep,
@@ -101,15 +111,17 @@ def traits_of(run: MeasuredRun, machine: Machine) -> Traits:
         and run.plan.num_devices > machine.node_devices,
         is_ethernet=run.is_sweep or bool(re.search("RoCE|EFA", run.chip + run.facts.get("network", ""))),
         is_cp_balanced=not is_titan,
-        drops_last=machine.is_tpu,
+        drops_last=machine.is_tpu or _stops_early(run),
         has_dropout=is_old,
         gradient_bytes=_gradient_bytes(run, machine),
         second_gradient_bytes=2.0 if run.is_sweep or _is_bf16_deepspeed(run) else 0.0,
+        summed_bytes=_summed_bytes(run, machine),
         holds_whole_gradients=is_titan and run.plan.pp > 1,
         # Logits, their copy at 32 bits and what the softmax keeps; one kernel, or a compiled loss, needs less.
         logit_bytes=6.0
         if machine.is_tpu or "fused CE" in run.notes or source.startswith("torchtitan 2025")
         else 10.0,
+        kept_share=1.0 if machine.is_tpu or is_titan else run.bits / 16,
         state_bytes=8.0 if _has_short_moments(run) else 12.0,
     )
 
@@ -126,6 +138,26 @@ def _gradient_bytes(run: MeasuredRun, machine: Machine) -> float:
     if run.source.startswith(("NeMo", "DGX Cloud", "NVIDIA dgxc", "Megatron-Bridge")):
         return 2.0
     return 2.0 if _is_deepspeed(run) and run.facts.get("precision") == "fp16" else 4.0
+
+
+def _summed_bytes(run: MeasuredRun, machine: Machine) -> float:
+    """What it takes to add a gradient to the sum, beyond the product that makes it.
+
+    The sum is read and written by the product itself, which hides the reading; without that fusion a gradient is
+    read again, and the sum read and written. Where every microbatch's gradients are cut at once there is no sum.
+    """
+    if machine.is_tpu or run.plan.sharding == "weights":
+        return 0.0
+    return 10.0 if run.is_sweep else _gradient_bytes(run, machine)
+
+
+def _stops_early(run: MeasuredRun) -> bool:
+    """PyTorch's checkpoints (2.1 and later) end a replay with the last tensor that a gradient needs.
+
+    Of llm-foundry's tables those with ``amp_`` before the precision were made with it.
+    """
+    is_new = run.facts.get("precision", "").startswith("amp_")
+    return run.source.startswith("torchtitan") or (run.source.startswith("MosaicML") and is_new)
 
 
 def _is_deepspeed(run: MeasuredRun) -> bool:

@@ -10,10 +10,12 @@ from statistics import fmean, median
 from rephaze.place.full.causes import causes_of
 from rephaze.truth.op_table import OpTable
 from rephaze.truth.physics import Constants, segment_times
-from rephaze.truth.predict import Prediction, Variant, best_prediction, placed, write_variants
+from rephaze.truth.placed_run import placed
+from rephaze.truth.predict import Prediction, best_prediction
 from rephaze.truth.ranking import fit_table, rank_groups
 from rephaze.truth.records import MeasuredRun
 from rephaze.truth.run_file import read_runs
+from rephaze.truth.variants import Variant, write_variants
 from rephaze.types.truth import ErrorSummary, ValidatedRow, Validation
 
 

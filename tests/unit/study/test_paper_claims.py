@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 
 from rephaze.errors import RunError
+from rephaze.study import paper_runs
 from rephaze.study.paper_claims import checked_claims, gains, published_claims, reproduce_paper, unevenness
 from rephaze.study.paper_runs import MIXED_UNITS, PAPER_SETTINGS, PaperSetting
 from rephaze.types.search import SearchStatus
@@ -72,6 +73,61 @@ def test_settings_of_single_models_go_with_those_that_ask_for_them(kept):
         on_step=lambda _step, _progress: None,
     )
     assert asked.settings == found.settings
+
+
+def test_time_is_shared_out_so_that_only_searches_wait_for_it(tmp_path, monkeypatch):
+    """What a chip is set beside is not cut: it comes before the searches that are, and they get less for it."""
+    limits, now = [], [0.0]
+
+    def searched(_self, _settings, _folder, step, limit_s):
+        limits.append((step, limit_s))
+        now[0] += limit_s
+        return step
+
+    def compared(_self, setting, *_others):
+        limits.append((f"{setting.name}, compared", None))
+        now[0] += 100.0
+
+    monkeypatch.setattr(paper_runs.time, "perf_counter", lambda: now[0])
+    monkeypatch.setattr(paper_runs.PaperRuns, "_searched", searched)
+    monkeypatch.setattr(paper_runs.PaperRuns, "_compared", compared)
+    monkeypatch.setattr(paper_runs.PaperRuns, "_with_memory", lambda *_others: None)
+    runs = paper_runs.PaperRuns(tmp_path, 1, 1200.0, lambda _step, _progress: None)
+    models = ("bert-large", "gpt2-xl")
+    runs.findings(SMALL, models, 0.5, 2**36)
+    runs.findings(replace(SMALL, name="last", with_own=False), models, 1.0, 2**36)
+    assert limits == [
+        ("paper, small", 360.0),
+        ("paper, small, compared", None),
+        ("paper, small, own chip of bert-large", 70.0),
+        ("paper, small, own chip of gpt2-xl", 70.0),
+        ("last", 360.0),
+        ("last, compared", None),
+    ]
+    assert now[0] <= 1200.0
+
+
+def test_settings_of_all_models_get_more_of_the_time():
+    weights = {one.name: one.weight for one in PAPER_SETTINGS}
+    assert weights["default, gpt2-xl"] == weights["calibrated, gpt2-xl"] == 1
+    assert weights["calibrated"] == weights["paper, mixed units"] == 2
+    assert weights["default"] == weights["paper"] == 3
+
+
+def test_each_setting_gets_its_part_of_what_is_left(tmp_path, monkeypatch):
+    shares = []
+
+    def findings(_self, setting, _models, share, _memory_bytes):
+        shares.append((setting.name, share))
+        raise RunError("far enough")
+
+    monkeypatch.setattr(paper_runs.PaperRuns, "findings", findings)
+    for settings in (PAPER_SETTINGS[2:], PAPER_SETTINGS[5:]):
+        with pytest.raises(RunError, match="far enough"):
+            reproduce_paper(
+                tmp_path, settings=settings, num_workers=1, time_limit_s=1.0, on_step=lambda *_told: None
+            )
+    assert shares == [("default, gpt2-xl", 1 / 7), ("calibrated", 1.0)]
 
 
 def test_a_folder_of_another_search_is_refused(kept):

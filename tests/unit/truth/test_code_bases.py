@@ -9,9 +9,10 @@ from rephaze.hardware.presets import preset_chip
 from rephaze.truth.machines import load_machines
 from rephaze.truth.op_table import OpTable
 from rephaze.truth.physics import segment_times
-from rephaze.truth.predict import predict_variant, write_variants
+from rephaze.truth.predict import predict_variant
 from rephaze.truth.shipped_runs import shipped_runs
 from rephaze.truth.traits import traits_of
+from rephaze.truth.variants import write_variants
 
 
 def first(source):

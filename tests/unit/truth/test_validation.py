@@ -5,10 +5,10 @@ from dataclasses import replace
 import pytest
 
 from rephaze.hardware import calibration as constants
-from rephaze.truth.predict import cut_blocks, cut_by_work
 from rephaze.truth.ranking import kendall_tau
 from rephaze.truth.shipped_runs import shipped_runs
 from rephaze.truth.validation import validate_runs
+from rephaze.truth.variants import cut_blocks, cut_by_work
 
 
 def seconds(run, values=None):

@@ -1,0 +1,148 @@
+"""The plan of a measured run, from its line: degrees, sharding, what is computed again."""
+
+from __future__ import annotations
+
+import re
+
+from rephaze.truth.records import RunPlan
+from rephaze.truth.run_row import Row
+
+
+def read_plan(row: Row) -> tuple[RunPlan, str]:
+    """The plan, and why it cannot be modelled, where it cannot."""
+    tp, pp, dp, cp = (row.count(name, 1) for name in ("tp", "pp", "dp", "cp"))
+    tp, pp, dp, cp = (max(1, degree) for degree in (tp, pp, dp, cp))
+    devices, reason = row.count("gpus"), ""
+    used = tp * pp * dp * cp
+    if used == 2 * devices and row.text("chip").startswith("TPU7x"):
+        devices = used
+    elif used != devices:
+        reason = f"tp {tp} x pp {pp} x dp {dp} x cp {cp} is not {devices} devices"
+    ep = max(1, row.count("ep", 1))
+    stated_etp = row.note(r"ETP=(\w+)")
+    etp = tp if stated_etp == "tp" else int(stated_etp or 1)
+    if row.text("chip").startswith("TPU"):
+        etp = tp
+    chunks_text = row.text("interleave")
+    chunks: int | None = None
+    if pp == 1:
+        chunks = 1
+    elif chunks_text.isdigit() and "VP printed n/a" not in row.text("remark"):
+        chunks = int(chunks_text)
+    schedule = row.note(r"schedule=([\w*-]+)")
+    if not schedule.startswith("zb"):
+        schedule = "auto"
+    sharding, group = _sharding(row, cp * dp)
+    slices = re.search(r"\w+=(\d+) DCN", row.text("sharding"))
+    recompute, kept = _recompute(row)
+    if recompute not in RECOMPUTES:
+        reason = reason or f"what recompute {recompute} keeps is not known"
+    stated_mb = row.text("microbatch")
+    local = row.note(r"local batch (\d+)")
+    if not stated_mb and local and row.text("source").startswith("torchtitan"):
+        # Its default: as many microbatches as stages.
+        row.values["microbatch"] = stated_mb = str(max(1, int(local) // pp))
+    return RunPlan(
+        num_devices=devices,
+        tp=tp,
+        pp=pp,
+        dp=dp,
+        cp=cp,
+        ep=ep,
+        etp=etp,
+        sp=_is_sequence_parallel(row) and tp > 1,
+        chunks=chunks,
+        microbatch=row.count("microbatch") if stated_mb else None,
+        sharding=sharding,
+        shard_group=group,
+        schedule=schedule,
+        recompute=recompute,
+        kept=kept,
+        num_slices=int(slices.group(1)) if slices else 1,
+    ), reason
+
+
+def _is_sequence_parallel(row: Row) -> bool:
+    """Blank beside a blank ``zero``: taken to be what Megatron-Core does by default."""
+    stated = row.text("seq_parallel")
+    return stated in ("1", "True", "true") or (not stated and not row.text("zero"))
+
+
+def _sharding(row: Row, replicas: int) -> tuple[str, int]:
+    zero, stated = row.text("zero").lower(), row.text("sharding")
+    kind = "none"
+    if "3" in zero or "fsdp" in zero:
+        kind = "weights"
+    elif "2" in zero:
+        kind = "gradients"
+    elif "1" in zero or "dist" in zero or (not zero and not row.text("seq_parallel")):
+        kind = "optimizer"
+    if kind == "none" or replicas == 1:
+        return "none", 1
+    group = replicas
+    copies = re.search(r"dp=(\d+) DCN", stated)
+    if copies and replicas % int(copies.group(1)) == 0:
+        group = replicas // int(copies.group(1))
+    zero_group = re.search(r"zero1 group (\d+)", row.text("notes"))
+    if zero_group:
+        group = int(zero_group.group(1))
+    hsdp = re.search(r"hsdp=(\d+)x(\d+)", stated)
+    if hsdp and replicas == int(hsdp.group(1)) * int(hsdp.group(2)):
+        group = int(hsdp.group(2))
+    return (kind, group) if group > 1 else ("none", 1)
+
+
+RECOMPUTES = ("none", "full", "attention", "half", "alternate", "policy", "modules")
+POLICY_KEEPS = {
+    "minimal": ("qkv", "attention_out", "ffn_in", "ffn_out"),
+    "save_dot_except_mlpwi": ("qkv", "attention_out", "ffn_out"),
+    "save_dot_except_logits": ("qkv", "attention_out", "ffn_in", "ffn_out"),
+    "save_dot_except_logits_ffn1": ("qkv", "attention_out", "ffn_out"),
+}
+
+
+def _recompute(row: Row) -> tuple[str, tuple[str, ...]]:
+    """none, full, attention (its core), half (every second product), policy with what is kept."""
+    stated, notes = row.text("recompute"), row.text("notes") + "; " + row.text("remark")
+    source = row.text("source")
+    if stated in POLICY_KEEPS:
+        return "policy", POLICY_KEEPS[stated]
+    if stated == "custom":
+        kept = re.search(r"remat custom: ([^;|]*)", notes)
+        words = kept.group(1) if kept else ""
+        if not words and "Llama3.1-70B" in row.text("model"):
+            words = "decoder_layer_input, context, query/key/value"
+        found = []
+        if re.search(r"q/k/v|query|qkv", words):
+            found.append("qkv")
+        if "context" in words:
+            found.append("attention")
+        if "out_proj" in words:
+            found.append("attention_out")
+        if "mlpwi" in words:
+            found.append("ffn_in")
+        if "mlpwo" in words:
+            found.append("ffn_out")
+        return "policy", tuple(found)
+    if stated == "selective":
+        if source.startswith("torchtitan"):
+            return "half", ()
+        if "moe" in notes and "recompute" in notes:
+            return "modules", tuple(re.findall(r"norm|moe_act|act|mlp|moe", notes.split("recompute", 1)[1][:60]))
+        if "recompute norm" in notes or "recompute modules" in notes:
+            return "modules", ("norm", "act")
+        return "attention", ()
+    if stated == "policy":
+        for name, keeps in POLICY_KEEPS.items():
+            if name in notes:
+                return "policy", keeps
+        if "every other layer" in notes:
+            return "alternate", ()
+        if "MLP block" in notes:
+            return "modules", ("ffn_in", "act")
+        return "policy", POLICY_KEEPS["minimal"]
+    if stated in ("full", "block", "uniform", "none"):
+        return "none" if stated == "none" else "full", ()
+    if source.startswith("MegaScale"):
+        return "attention", ()
+    return stated or "none", ()
