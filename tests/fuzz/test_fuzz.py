@@ -95,6 +95,45 @@ def test_options_that_do_not_apply_are_usage_errors(sound, args, said):
 
 
 @pytest.mark.parametrize(
+    "args",
+    [
+        ("graph", "graph.json", "--tp", "0"),
+        ("graph", "graph.json", "--layer", "9" * 5000),
+        ("graph", "graph.json", "--layer", "\u00b2"),
+        ("graph", "graph.json", "--layer=\uff11"),
+        ("estimate", "graph.json", "--chip", "tpuv4", "--microbatch=-1"),
+        ("estimate", "graph.json", "--chip", "nope"),
+        ("place", "graph.json", "--chip", "tpuv4", "--devices=0"),
+        ("extract", "config.json", "--seq-len", "0"),
+        ("models", "--attention", "nope"),
+        ("validate", "runs.csv", "--physics", "guessed"),
+    ],
+)
+def test_options_whose_values_make_no_sense_are_usage_errors(sound, args):
+    done = call(args)
+    assert done.code == 2, done.err + done.trace
+    assert len(done.err.strip().splitlines()) == 1
+
+
+@pytest.mark.parametrize("name", ["problem1.json", "problem2.json"])
+@pytest.mark.parametrize(
+    ("why", "said"),
+    [("tp=" + "9" * 5000, "must be a whole"), ("tp=\uff11", "must be a whole"), ("tp=1,tp=2", "twice")],
+)
+def test_a_choice_that_makes_no_sense_is_told_with_the_problem(sound, name, why, said):
+    done = call(("place", name, "--why", why))
+    assert done.code == 1, done.trace
+    assert said in done.err
+
+
+@pytest.mark.parametrize("args", [("support", "9" * 5000), ("extract", "x" * 300 + ".py:make")])
+def test_what_cannot_be_a_files_name_is_no_file(sound, args):
+    done = call(args)
+    assert done.code == 1, done.trace
+    assert "no such file" in done.err or "nor a file" in done.err
+
+
+@pytest.mark.parametrize(
     ("args", "name"),
     [
         (("schedule", "schedule.json", "--html", "schedule.json"), "schedule.json"),
@@ -179,7 +218,7 @@ def test_what_cannot_be_a_folder_is_no_run(sound):
 def test_what_cannot_be_an_address_is_no_host(sound):
     for host in ("\x9b31m", "x" * 2000, "a..b"):
         done = call(("serve", ".", "--port", "0", "--host", host))
-        assert done.code == 1, done.trace
+        assert done.code == 2, done.trace
         assert "--host is" in done.err or "--port is" in done.err
 
 
@@ -195,7 +234,7 @@ def test_what_cannot_be_an_address_is_no_host(sound):
 )
 def test_reproduce_refuses_before_the_work(sound, args, said):
     done = call(("reproduce", *args))
-    assert done.code == 1, done.trace
+    assert done.code == (2 if "--model" in args else 1), done.trace
     assert said in done.err
 
 

@@ -6,6 +6,7 @@ import io
 import os
 import sys
 from contextlib import suppress
+from pathlib import Path
 from types import ModuleType
 from typing import Annotated, Any
 
@@ -38,7 +39,7 @@ from rephaze.cli import (
     verify,
 )
 from rephaze.cli.output import ExitCode, MisuseError, stderr, styled
-from rephaze.errors import RephazeError
+from rephaze.errors import RephazeError, SpecError
 
 app = typer.Typer(
     name="rephaze",
@@ -112,6 +113,9 @@ def run() -> None:
     except MisuseError as error:
         _say_error(str(error))
         sys.exit(ExitCode.USAGE)
+    except SpecError as error:
+        _say_error(str(error))
+        sys.exit(ExitCode.USAGE if _is_of_option(error.field) else ExitCode.ERROR)
     except RephazeError as error:
         _say_error(str(error))
         sys.exit(ExitCode.ERROR)
@@ -128,12 +132,21 @@ def run() -> None:
         sys.exit(130)
 
 
+def _is_of_option(field: str) -> bool:
+    """Whether an option of this call gave the field its value, not a file: a file's fields come with its name.
+
+    Rules are checked where they hold, for options and files alike, by code that knows of neither.
+    """
+    name = "--" + field.removeprefix("--").partition(" ")[0].replace("_", "-")
+    return name in {argument.partition("=")[0] for argument in sys.argv[1:]}
+
+
 def _prepare_streams() -> None:
     """Output that can be written whatever the streams are: closed, or of an encoding without our characters."""
     for name in ("stdout", "stderr"):
         stream = getattr(sys, name)
         if stream is None:  # closed by the shell, as in ``>&-``
-            setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115  until the process ends
+            setattr(sys, name, Path(os.devnull).open("w", encoding="utf-8"))  # noqa: SIM115  for the rest of the process
         elif isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from rephaze.errors import SpecError
 from rephaze.truth.records import Experts, LatentAttention, MeasuredRun, ModelShape, RunPlan
-from rephaze.types.checks import check_count
+from rephaze.types.checks import check_count, whole_number
 from rephaze.types.csv_table import read_csv_table
 from rephaze.units import GIB
 
@@ -36,6 +36,7 @@ MAY_BE_ZERO = ("zero", "tp", "pp", "dp", "cp", "ep", "ffn")
 """Counts that tables leave at 0 for what is not used."""
 MOST_BLOCKS = 4096
 MOST_COUNT = 2**30
+_NO_NUMBERS = ("nan", "inf", "-inf", "+inf", "infinity", "-infinity")
 _NUMBER = re.compile(r"[+-]?[0-9]+(\.[0-9]*)?([eE][+-]?[0-9]{1,3})?|[+-]?\.[0-9]+", re.ASCII)
 
 
@@ -50,6 +51,10 @@ def read_runs(path: Path) -> list[MeasuredRun]:
     raise SpecError(
         path.name, ",".join(missing[:4]), "columns of a table of runs are missing", "docs/validation.md lists them"
     )
+
+
+def _is_numeric(text: str) -> bool:
+    return bool(_NUMBER.fullmatch(text)) or text.lower() in _NO_NUMBERS
 
 
 def _most(column: str) -> int:
@@ -107,6 +112,26 @@ class _Row:
         found = re.search(pattern, self.text("notes") + "; " + self.text("remark"))
         return found.group(1) if found else ""
 
+    def noted(self, pattern: str, default: int, *, at_least: int = 0) -> int:
+        """A number that the notes state."""
+        text = self.note(pattern)
+        return self.stated("notes", text, at_least=at_least) if text else default
+
+    def stated(self, name: str, text: str, *, at_least: int = 0) -> int:
+        """A number within the text of a column."""
+        field, found = f"{self.file}:{self.line} {name}", whole_number(text)
+        if found is None:
+            raise SpecError(field, text, "must be a whole number")
+        check_count(field, found, at_least=at_least, at_most=MOST_COUNT)
+        return found
+
+    def word(self, name: str, *numbers: str) -> str:
+        """Text of a column for words, in which these numbers alone mean something."""
+        text = self.text(name)
+        if text not in numbers and _is_numeric(text):
+            raise SpecError(f"{self.file}:{self.line} {name}", text, " or ".join(("must be a word", *numbers)))
+        return text
+
 
 def _sweep_run(values: dict[str, str], file: str, line: int) -> MeasuredRun:
     row = _Row(values, file, line)
@@ -125,7 +150,7 @@ def _sweep_run(values: dict[str, str], file: str, line: int) -> MeasuredRun:
         vocab=row.count("vocab"),
         seq=row.count("seq"),
         is_gated=True,
-        is_tied=row.text("tied") == "1",
+        is_tied=row.word("tied", "0", "1") == "1",
     )
     plan = RunPlan(
         num_devices=row.count("gpus"),
@@ -158,7 +183,7 @@ def _sweep_run(values: dict[str, str], file: str, line: int) -> MeasuredRun:
         memory_meaning="reserved",
         group=f"sweep {row.text('model')} on {row.count('gpus')}",
         score=score,
-        status="oom" if row.text("status").lower() in ("oom", "out of memory") else "ok",
+        status="oom" if row.word("status").lower() in ("oom", "out of memory") else "ok",
         notes=row.text("remark"),
         line=line,
         file=file,
@@ -239,14 +264,14 @@ def _block_weights(shape: ModelShape) -> float:
 
 
 def _bits(row: _Row) -> int:
-    precision = row.text("precision").lower()
+    precision = row.word("precision", "8", "16").lower()
     if "fp4" in precision:
         return 4
     return 8 if "8" in precision else 16
 
 
 def _is_fused(row: _Row) -> bool:
-    stated = row.text("attention")
+    stated = row.word("attention")
     if stated:
         return stated != "plain"
     source = row.text("source")
@@ -265,11 +290,15 @@ def _shape(row: _Row) -> tuple[ModelShape, str]:
     if row.text("head_dim") == "MLA" or row.text("kv_heads") == "MLA" or "DeepSeek" in model or "Kimi" in model:
         stated = re.search(r"q_lora=(\w+) kv_lora=(\d+) qk=(\d+)\+(\d+) v=(\d+)", row.text("notes"))
         q_rank = (
-            (0 if stated.group(1) == "none" else int(stated.group(1)))
+            (0 if stated.group(1) == "none" else row.stated("notes", stated.group(1)))
             if stated
             else (0 if "Lite" in model else 1536)
         )
-        kv_rank, nope, rope, value = (int(v) for v in stated.groups()[1:]) if stated else (512, 128, 64, 128)
+        kv_rank, nope, rope, value = (
+            (row.stated("notes", one, at_least=1) for one in stated.groups()[1:])
+            if stated
+            else (512, 128, 64, 128)
+        )
         latent = LatentAttention(q_rank=q_rank, kv_rank=kv_rank, nope_dim=nope, rope_dim=rope, value_dim=value)
         head_dim = value
     else:
@@ -279,12 +308,14 @@ def _shape(row: _Row) -> tuple[ModelShape, str]:
     experts = _experts(row, blocks) if row.text("experts") else None
     window, windowed = 0, 0
     stated_window = row.text("window")
-    if stated_window.isdigit():
-        window = int(stated_window)
+    if _is_numeric(stated_window):
+        window, windowed = row.stated("window", stated_window), blocks
         share = re.search(r"(\d+) of (\d+) layers", row.text("notes"))
-        windowed = blocks * int(share.group(1)) // int(share.group(2)) if share else blocks
-    elif stated_window.startswith("chunk"):
-        window, windowed = int(stated_window.split()[1]), blocks
+        if share:
+            some, out_of = (row.stated("notes", one, at_least=1) for one in share.groups())
+            windowed = min(blocks, blocks * some // out_of)
+    elif chunk := re.fullmatch(r"chunk (\d+)", stated_window):
+        window, windowed = row.stated("window", chunk.group(1), at_least=1), blocks
     if "sliding window" in row.text("notes"):
         window, windowed = 512, blocks
     vocab = row.count("vocab", 51_200)
@@ -322,7 +353,7 @@ def _shape(row: _Row) -> tuple[ModelShape, str]:
 
 
 def _experts(row: _Row, blocks: int) -> Experts:
-    dense = int(row.note(r"dense_layers=(\d+)") or 0)
+    dense = row.noted(r"dense_layers=(\d+)", 0)
     model = row.text("model")
     if not dense:
         if "DeepSeek-V3" in model or "DeepSeekV3" in model:
@@ -331,7 +362,7 @@ def _experts(row: _Row, blocks: int) -> Experts:
             dense = 1
         elif "Maverick" in model:
             dense = blocks // 2
-    shared = int(row.note(r"shared_expert_ffn=(\d+)") or 0)
+    shared = row.noted(r"shared_expert_ffn=(\d+)", 0)
     ffn = row.count("moe_ffn")
     if not shared and ("DeepSeek-V3" in model or "DeepSeekV3" in model or "Kimi" in model or "Maverick" in model):
         shared = ffn
@@ -358,16 +389,17 @@ def _plan(row: _Row) -> tuple[RunPlan, str]:
     elif used != devices:
         reason = f"tp {tp} x pp {pp} x dp {dp} x cp {cp} is not {devices} devices"
     ep = max(1, row.count("ep", 1))
-    stated_etp = row.note(r"ETP=(\w+)")
-    etp = tp if stated_etp == "tp" else int(stated_etp or 1)
+    etp = tp if row.note(r"ETP=(\w+)") == "tp" else row.noted(r"ETP=(\w+)", 1, at_least=1)
     if row.text("chip").startswith("TPU"):
         etp = tp
-    chunks_text = row.text("interleave")
+    stated_chunks = row.text("interleave")
     chunks: int | None = None
+    if _is_numeric(stated_chunks):
+        chunks = max(1, row.stated("interleave", stated_chunks))
     if pp == 1:
         chunks = 1
-    elif chunks_text.isdigit() and "VP printed n/a" not in row.text("remark"):
-        chunks = int(chunks_text)
+    elif "VP printed n/a" in row.text("remark"):
+        chunks = None
     schedule = row.note(r"schedule=([\w*-]+)")
     if not schedule.startswith("zb"):
         schedule = "auto"
@@ -380,7 +412,7 @@ def _plan(row: _Row) -> tuple[RunPlan, str]:
     local = row.note(r"local batch (\d+)")
     if not stated_mb and local and row.text("source").startswith("torchtitan"):
         # Its default: as many microbatches as stages.
-        row.values["microbatch"] = stated_mb = str(max(1, int(local) // pp))
+        row.values["microbatch"] = stated_mb = str(max(1, row.stated("notes", local) // pp))
     return RunPlan(
         num_devices=devices,
         tp=tp,
@@ -397,18 +429,18 @@ def _plan(row: _Row) -> tuple[RunPlan, str]:
         schedule=schedule,
         recompute=recompute,
         kept=kept,
-        num_slices=int(slices.group(1)) if slices else 1,
+        num_slices=row.stated("sharding", slices.group(1), at_least=1) if slices else 1,
     ), reason
 
 
 def _is_sequence_parallel(row: _Row) -> bool:
     """Blank beside a blank ``zero``: taken to be what Megatron-Core does by default."""
-    stated = row.text("seq_parallel")
+    stated = row.word("seq_parallel", "0", "1")
     return stated in ("1", "True", "true") or (not stated and not row.text("zero"))
 
 
 def _sharding(row: _Row, replicas: int) -> tuple[str, int]:
-    zero, stated = row.text("zero").lower(), row.text("sharding")
+    zero, stated = row.word("zero", "0", "1", "2", "3").lower(), row.text("sharding")
     kind = "none"
     if "3" in zero or "fsdp" in zero:
         kind = "weights"
@@ -420,14 +452,14 @@ def _sharding(row: _Row, replicas: int) -> tuple[str, int]:
         return "none", 1
     group = replicas
     copies = re.search(r"dp=(\d+) DCN", stated)
-    if copies and replicas % int(copies.group(1)) == 0:
-        group = replicas // int(copies.group(1))
-    zero_group = re.search(r"zero1 group (\d+)", row.text("notes"))
-    if zero_group:
-        group = int(zero_group.group(1))
+    if copies:
+        num_copies = row.stated("sharding", copies.group(1), at_least=1)
+        group = replicas // num_copies if replicas % num_copies == 0 else group
+    group = row.noted(r"zero1 group (\d+)", group, at_least=1)
     hsdp = re.search(r"hsdp=(\d+)x(\d+)", stated)
-    if hsdp and replicas == int(hsdp.group(1)) * int(hsdp.group(2)):
-        group = int(hsdp.group(2))
+    if hsdp:
+        outer, inner = (row.stated("sharding", one, at_least=1) for one in hsdp.groups())
+        group = inner if replicas == outer * inner else group
     return (kind, group) if group > 1 else ("none", 1)
 
 

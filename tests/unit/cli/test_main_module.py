@@ -1,6 +1,7 @@
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -21,7 +22,7 @@ def _ended(*args: str, redirected: str = "", **environment: str) -> subprocess.C
     return subprocess.run(line, capture_output=True, text=True, check=False, env=os.environ | environment)
 
 
-posix_only = pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs a device that is always full")
+posix_only = pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a device that is always full")
 
 
 @posix_only

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from rephaze.errors import FileError, SpecError, UnsupportedError
 from rephaze.types.checks import did_you_mean
+from rephaze.types.files import is_file
 from rephaze.workload.extract.source import Inputs, Source, element_type, require_torch, told
 
 if TYPE_CHECKING:
@@ -25,7 +26,7 @@ def source_from_function(text: str, *, dtype: str) -> Source:
     require_torch(needs_transformers=False)
     path_text, _, function_name = text.rpartition(":")
     path = Path(path_text)
-    if not path.is_file():
+    if not is_file(path):
         raise FileError(f"{path}: no such file")
     spec = importlib.util.spec_from_file_location("rephaze_user_module", path)
     assert spec is not None
