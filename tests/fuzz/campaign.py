@@ -119,6 +119,8 @@ def _wrong(case: Case, found: Outcome, before: dict[str, bytes], after: dict[str
     is_told = "--json" in case.args or (case.args[0] == "verify" and " fail" in found.out)
     if found.code in (1, 2) and not found.err.strip() and not is_told:
         wrong.append((f"no word on an error: {case.args[0]}", found.out[-300:]))
+    if "error: cannot go on: " in found.err:
+        wrong.append((f"an error of the machine that nobody foresaw: {case.args[0]}", found.err[-300:]))
     if re.search(r"\.py:\d+: \w*Warning: ", found.err):
         wrong.append((f"a warning of a library: {case.args[0]}", found.err[-600:]))
     # An export tells on stderr, line by line, what its format cannot say.

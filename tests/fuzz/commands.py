@@ -15,8 +15,18 @@ READERS: dict[str, Calls] = {
     "problem1.json": (("place", "problem1.json"), ("place", "problem1.json", "--why", "tp=2")),
     "problem2.json": (("place", "problem2.json"), ("place", "problem2.json", "--why", "sharding=none")),
     "experts2.json": (("place", "experts2.json"), ("place", "experts2.json", "--why", "ep=2")),
-    "plan1.json": (("evaluate", "plan1.json"), ("evaluate", "plan1.json", "--timeline")),
-    "plan2.json": (("evaluate", "plan2.json"), ("evaluate", "plan2.json", "--timeline"), ("judge", "plan2.json")),
+    "plan1.json": (
+        ("evaluate", "plan1.json"),
+        ("evaluate", "plan1.json", "--timeline"),
+        *(("evaluate", "plan1.json", "--to", to) for to in ("perfetto", "json")),
+    ),
+    "plan2.json": (
+        ("evaluate", "plan2.json"),
+        ("evaluate", "plan2.json", "--timeline"),
+        ("judge", "plan2.json"),
+        ("evaluate", "plan2.json", *_ON_CHIP),
+        *(("evaluate", "plan2.json", "--to", to) for to in ("megatron", "deepspeed", "perfetto", "json")),
+    ),
     "experts-plan2.json": (("evaluate", "experts-plan2.json"), ("judge", "experts-plan2.json")),
     "graph.json": (
         ("graph", "graph.json"),
@@ -101,7 +111,7 @@ ON_RUNS: Calls = (
     ("report", "run", "--out", "new.html"),
     ("judge", "--run", "run", *_ON_CHIP),
     ("verify", "run", "--sample", "0"),
-    ("compare", "--run", "run", "--budget", "1", *_SHORT),
+    ("compare", "--run", "run", "--budget", "1"),
     ("sensitivity", "--run", "run", *_ONE_KNOB, *_SHORT),
     *(
         ("export", "run", "--out", "new.csv", "--table", table)
