@@ -7,7 +7,7 @@ import shutil
 from dataclasses import dataclass
 from enum import EnumType
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 from tests.fuzz.broken_csv import break_csv
 from tests.fuzz.commands import BASES, ON_RUNS, QUICK, RARE, READERS
@@ -132,7 +132,8 @@ def _odd_options(rng: random.Random, has_run: bool) -> Case:
 
 
 def _is_numeric(param: Any) -> bool:
-    return any(word in getattr(param.type, "name", "") for word in ("int", "float"))
+    kind = getattr(getattr(param, "type_descriptor", None), "annotation", None)
+    return any(one in (int, float) for one in (kind, *get_args(kind)))
 
 
 def _is_below_zero_or_none(text: str) -> bool:

@@ -48,7 +48,8 @@ def edit_rows(rng: random.Random, path: Path) -> str:
         held = [name for name in names if connection.execute(f'SELECT 1 FROM "{name}"').fetchone()]  # noqa: S608
         table = rng.choice(held)
         way = rng.choice(("cell", "cell", "cell", "column", "row", "rows", "table"))
-        first = f'rowid = (SELECT min(rowid) FROM "{table}")'  # noqa: S608
+        key = next(row[1] for row in connection.execute(f'PRAGMA table_info("{table}")') if row[5])
+        first = f'"{key}" = (SELECT min("{key}") FROM "{table}")'  # noqa: S608
         if way in ("cell", "column"):
             column = rng.choice([row[1] for row in connection.execute(f'PRAGMA table_info("{table}")')])
             value = rng.choice(CELLS)
