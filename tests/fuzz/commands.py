@@ -66,6 +66,7 @@ READERS: dict[str, Calls] = {
         ("search", "graph.json", "--scenario", "scenario.toml", *_SHORT),
         ("compare", "graph.json", "--scenario", "scenario.toml", "--budget", "1", *_SHORT),
     ),
+    "design-limit.toml": (("space", "--scenario", "design-limit.toml"),),
     "designs.csv": (("area", "designs.csv"), ("area", "designs.csv", "--model", "paper")),
     "runs.csv": tuple((name, "runs.csv", *rest) for name, *rest in _MEASURED),
     "sweep.csv": tuple((name, "sweep.csv", *rest) for name, *rest in _MEASURED),
@@ -73,7 +74,7 @@ READERS: dict[str, Calls] = {
     "config.json": (("extract", "config.json", "--seq-len", "16"),),
 }
 """Commands by the file they read."""
-RARE = {"config.json": 0.3, "runs.csv": 0.7, "sweep.csv": 0.7, "cells.jsonl": 0.4}
+RARE = {"design-limit.toml": 0.4, "config.json": 0.3, "runs.csv": 0.7, "sweep.csv": 0.7, "cells.jsonl": 0.4}
 """How often a file is drawn, where not as often as the others: what takes long."""
 
 BASES: dict[str, Calls] = {

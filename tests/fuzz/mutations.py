@@ -28,7 +28,7 @@ DIGITS = ("9" * 5000, "\u00b2", "\uff11\uff12", "\u0663", "1_0")
 """What ``str.isdigit`` takes for a number, or ``int`` does, though nobody writes one so."""
 WORDS = ("", "x", "nope", "NaN", "true", "1", *ESCAPES, *DIGITS, "ä" * 300, "x" * 2000)
 NUMBERS = (
-    math.nan, math.inf, -math.inf, 0, -1, 1, 2, 3, 7, 10**9, 2**31, 2**53, 2**62, 2**63, -(2**63), 10**30,
+    math.nan, math.inf, -math.inf, 0, -1, 1, 2, 3, 7, 2**16, 10**9, 2**31, 2**53, 2**62, 2**63, -(2**63), 10**30,
     10**400, 0.5, -0.5, 1e-320, 1e-9, 1e18, 1e24, 1e100, 1e308, -1e308, 0.1, 1.0000001,
 )  # fmt: skip
 FREE_TEXT = {"name", "target", "module", "title", "storage", "function", "base", "scenario", "models", "dtype"}

@@ -295,6 +295,32 @@ def test_a_config_of_no_model_is_refused_at_once(sound, change, said):
     assert said in done.err
 
 
+@pytest.mark.parametrize("field", ["num_tensor_cores", "tensor_width", "vector_lanes", "num_hbm_stacks"])
+@pytest.mark.parametrize("value", [-128, 0, 2**40])
+def test_a_design_whose_area_is_the_limit_is_one_that_may_be(sound, field, value):
+    data = SOURCES["design-limit.toml"]()
+    data["space"]["area_limit_design"][field] = value
+    (sound / "design-limit.toml").write_text(toml_text(data))
+    done = call(("space", "--scenario", "design-limit.toml"))
+    assert done.code == 1, done.out
+    assert f"space.area_limit_design.{field} is {value}" in done.err
+
+
+def test_a_die_that_no_wafer_holds_has_no_cost(sound):
+    (sound / "chip.toml").write_text(toml_text(SOURCES["chip.toml"]() | {"num_tensor_cores": 2**16}))
+    told, record = call(("chips", "chip.toml")), call(("chips", "chip.toml", "--json"))
+    assert (told.code, record.code) == (0, 0), told.trace + record.trace
+    assert "no cost: no such die fits a wafer" in " ".join(told.out.split())
+    assert "inf" not in told.out
+    assert json.loads(record.out)["cost_usd"] is None
+
+
+def test_no_page_is_left_of_problems_that_cannot_be_read(sound):
+    (sound / "schedule.json").write_text("{}")
+    assert call(("schedule", "schedule.json", "--html", "new.html")).code == 1
+    assert not (sound / "new.html").exists()
+
+
 def test_judge_names_the_file_of_a_wrong_plan(sound):
     plan = SOURCES["plan2.json"]()
     (sound / "plan2.json").write_text(json.dumps(plan | {"plan": plan["plan"] | {"sharding": "nope"}}))
