@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import TYPE_CHECKING
 
 from rephaze.api.amounts import amount, byte_amount
@@ -72,9 +71,9 @@ def known_chip_blocks(known: KnownChip) -> list[Block]:
 def facts_sentence(chip: Chip) -> str:
     """Area, peak, power and cost of a chip."""
     found = chip_facts(chip)
-    cost = f"cost {found.cost_usd:,.0f} USD (die and memory)"
-    if math.isinf(found.cost_usd):
-        cost = "no cost: no such die fits a wafer"
+    cost = "no cost: no such die fits a wafer"
+    if found.cost_usd is not None:
+        cost = f"cost {found.cost_usd:,.0f} USD (die and memory)"
     return (
         f"area {found.area_um2['corrected'] / UM2_PER_MM2:,.1f} mm² (corrected model), "
         f"{found.area_um2['paper'] / UM2_PER_MM2:,.1f} mm² (paper's); "

@@ -118,17 +118,9 @@ class ExitCode(IntEnum):
 
 
 def print_json(record: dict[str, Any]) -> None:
-    """Write one JSON object as one line to standard output; JSON knows no infinity: that is null."""
-    sys.stdout.write(json.dumps(_finite(record), allow_nan=False, default=_plain) + "\n")
+    """Write one JSON object as one line to standard output."""
+    sys.stdout.write(json.dumps(record, allow_nan=False, default=_plain) + "\n")
     sys.stdout.flush()
-
-
-def _finite(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {key: _finite(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_finite(item) for item in value]
-    return None if isinstance(value, float) and math.isinf(value) else value
 
 
 def exit_code_of(statuses: Iterable[str]) -> ExitCode:
