@@ -2,11 +2,17 @@
 
 import random
 
-from tests.fuzz.mutations import NUMBERS, Mutant, break_bytes
+from tests.fuzz.mutations import DIGITS, NUMBERS, Mutant, break_bytes, is_absurd
 
 CELLS = ("x", "1.5", "", "\uff11", "1_0", "0x10", "\x1b[31m", "nan", "true", " ", "-4", "inf", "1e400", "[/x]")
 NO_NUMBERS = {"x", "\uff11", "1_0", "0x10", "\x1b[31m", "nan", "true", "-4", "inf", "1e400", "[/x]"}
 """Of those, what no column of numbers can take."""
+NOTES = (
+    "ETP=x", "ETP=0", "3 of 0 layers", "zero1 group 0", "dp=0 DCN", "hsdp=0x0", "chunk", "chunk x", "chunk 0",
+    "q_lora=x kv_lora=0 qk=1+1 v=1", "dense_layers=99999999999", "shared_expert_ffn=\u0663", "local batch 0",
+    "capacity factor 1e9", "schedule=zb", "remat custom: ", "sliding window", "MLA", *DIGITS,
+)  # fmt: skip
+"""What words of a table are looked into for, or nearly so."""
 TEXTS = {
     "source", "model", "recompute", "chip", "measured_metric", "unit", "precision", "notes", "status", "tied",
     "zero", "seq_parallel", "interleave", "score", "kv_heads", "head_dim", "value",
@@ -23,12 +29,12 @@ def break_csv(rng: random.Random, text: str) -> Mutant:
     if way == "bytes":
         return Mutant(*break_bytes(rng, text.encode()))
     if way == "cell":
-        rows[at][cell] = put = rng.choice(CELLS)
+        rows[at][cell] = put = rng.choice(NOTES if has_words and rng.random() < 0.5 else CELLS)
         is_nonsense = bool(at and put in NO_NUMBERS and not has_words)
     elif way == "number":
         put = rng.choice(NUMBERS)
         rows[at][cell] = str(put)
-        is_nonsense = at > 0 and abs(put) >= 1e100 and not has_words
+        is_nonsense = at > 0 and is_absurd(put) and not has_words
     elif way == "more":
         rows[at].append("77")
         is_nonsense = True

@@ -115,10 +115,17 @@ def _wrong(case: Case, found: Outcome, before: dict[str, bytes], after: dict[str
         wrong.append(
             (f"nonsense answered: {case.args[0]}, {re.sub(r'[0-9]+', 'N', case.how)[:60]}", found.out[:300])
         )
+    figure = re.search(r"[^\w.\"'](inf|nan)\b", found.out)
+    # Other tools' formats may say inf; names may be anything.
+    if found.code == 0 and figure and case.args[0] != "export" and "--to" not in case.args:
+        shown = found.out[max(0, figure.start() - 80) : figure.end() + 40]
+        wrong.append((f"a figure without a value: {case.args[0]}", shown))
     # What does not hold is the answer of verify, not an error.
     is_told = "--json" in case.args or (case.args[0] == "verify" and " fail" in found.out)
     if found.code in (1, 2) and not found.err.strip() and not is_told:
         wrong.append((f"no word on an error: {case.args[0]}", found.out[-300:]))
+    if "error: cannot go on: " in found.err:
+        wrong.append((f"an error of the machine that nobody foresaw: {case.args[0]}", found.err[-300:]))
     if re.search(r"\.py:\d+: \w*Warning: ", found.err):
         wrong.append((f"a warning of a library: {case.args[0]}", found.err[-600:]))
     # An export tells on stderr, line by line, what its format cannot say.

@@ -7,12 +7,13 @@ import shutil
 from dataclasses import dataclass
 from enum import EnumType
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 from tests.fuzz.broken_csv import break_csv
 from tests.fuzz.commands import BASES, ON_RUNS, QUICK, RARE, READERS
 from tests.fuzz.harness import commands
 from tests.fuzz.mutations import NUMBERS, WORDS, Mutant, break_bytes, mutate
+from tests.fuzz.recorded import edit_rows
 from tests.fuzz.seeds import SOURCES
 from tests.fuzz.toml_text import toml_text
 
@@ -92,11 +93,14 @@ def _broken_file(rng: random.Random, folder: Path) -> Case:
 
 def _broken_run(rng: random.Random, folder: Path) -> Case:
     path = folder / "run" / "run.db"
+    args = rng.choice(ON_RUNS)
+    if rng.random() < 0.5:
+        return Case(args=args, how=edit_rows(rng, path), is_nonsense=True, changes=frozenset({"run"}))
     content, how = path.read_bytes(), "sound"
     for _ in range(rng.choice((1, 1, 3, 20))):
         content, how = break_bytes(rng, content)
     path.write_bytes(content)
-    return Case(args=rng.choice(ON_RUNS), how=f"run.db: {how}", changes=frozenset({"run"}))
+    return Case(args=args, how=f"run.db: {how}", changes=frozenset({"run"}))
 
 
 def _odd_options(rng: random.Random, has_run: bool) -> Case:
@@ -105,12 +109,15 @@ def _odd_options(rng: random.Random, has_run: bool) -> Case:
     name = rng.choice([one for one in BASES if has_run or "run" not in BASES[one][0]])
     args = [name, *rng.choice(BASES[name])]
     params = [p for p in root.commands[name].params if p.opts[0].startswith("-") and not set(p.opts) & TOO_FAR]
+    is_nonsense = False
     for param in rng.sample(params, k=min(len(params), rng.choice((1, 1, 2, 3)))):
         option = max(param.opts, key=len)
         if getattr(param, "is_flag", False):
             args.append(option)
         elif option not in ("--help", "--version"):
-            args += [option, _odd_value(rng, option, _choices(param))]
+            value = _odd_value(rng, option, _choices(param))
+            args += [option, value]
+            is_nonsense |= _is_numeric(param) and _is_below_zero_or_none(value)
     for option, value in QUICK.items():
         if option not in args and any(option in param.opts for param in params) and _applies(option, args):
             args += [option, value]
@@ -119,12 +126,28 @@ def _odd_options(rng: random.Random, has_run: bool) -> Case:
     return Case(
         args=tuple(arg.replace("\0", "") for arg in args),
         how="options",
+        is_nonsense=is_nonsense and not {"--help", "--version"} & set(args),
         changes=frozenset({"page.html", "run", "new.csv", "cells.jsonl"}),
     )
 
 
+def _is_numeric(param: Any) -> bool:
+    kind = getattr(getattr(param, "type_descriptor", None), "annotation", None)
+    return any(one in (int, float) for one in (kind, *get_args(kind)))
+
+
+def _is_below_zero_or_none(text: str) -> bool:
+    """Whether it is a number that no option of numbers takes."""
+    try:
+        return not float(text) >= 0
+    except ValueError:
+        return False
+
+
 def _applies(option: str, args: list[str]) -> bool:
     """Whether what keeps a case short is no misuse in this call."""
+    if args[0] == "compare" and "--run" in args:
+        return option == "--budget" or "--own-best" in args
     if args[0] == "pareto":
         return option != "--workers" or "--solve" in args
     return args[0] != "reproduce" or "paper" in args

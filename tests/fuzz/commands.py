@@ -15,8 +15,18 @@ READERS: dict[str, Calls] = {
     "problem1.json": (("place", "problem1.json"), ("place", "problem1.json", "--why", "tp=2")),
     "problem2.json": (("place", "problem2.json"), ("place", "problem2.json", "--why", "sharding=none")),
     "experts2.json": (("place", "experts2.json"), ("place", "experts2.json", "--why", "ep=2")),
-    "plan1.json": (("evaluate", "plan1.json"), ("evaluate", "plan1.json", "--timeline")),
-    "plan2.json": (("evaluate", "plan2.json"), ("evaluate", "plan2.json", "--timeline"), ("judge", "plan2.json")),
+    "plan1.json": (
+        ("evaluate", "plan1.json"),
+        ("evaluate", "plan1.json", "--timeline"),
+        *(("evaluate", "plan1.json", "--to", to) for to in ("perfetto", "json")),
+    ),
+    "plan2.json": (
+        ("evaluate", "plan2.json"),
+        ("evaluate", "plan2.json", "--timeline"),
+        ("judge", "plan2.json"),
+        ("evaluate", "plan2.json", *_ON_CHIP),
+        *(("evaluate", "plan2.json", "--to", to) for to in ("megatron", "deepspeed", "perfetto", "json")),
+    ),
     "experts-plan2.json": (("evaluate", "experts-plan2.json"), ("judge", "experts-plan2.json")),
     "graph.json": (
         ("graph", "graph.json"),
@@ -56,6 +66,7 @@ READERS: dict[str, Calls] = {
         ("search", "graph.json", "--scenario", "scenario.toml", *_SHORT),
         ("compare", "graph.json", "--scenario", "scenario.toml", "--budget", "1", *_SHORT),
     ),
+    "design-limit.toml": (("space", "--scenario", "design-limit.toml"),),
     "designs.csv": (("area", "designs.csv"), ("area", "designs.csv", "--model", "paper")),
     "runs.csv": tuple((name, "runs.csv", *rest) for name, *rest in _MEASURED),
     "sweep.csv": tuple((name, "sweep.csv", *rest) for name, *rest in _MEASURED),
@@ -63,7 +74,7 @@ READERS: dict[str, Calls] = {
     "config.json": (("extract", "config.json", "--seq-len", "16"),),
 }
 """Commands by the file they read."""
-RARE = {"config.json": 0.3, "runs.csv": 0.7, "sweep.csv": 0.7, "cells.jsonl": 0.4}
+RARE = {"design-limit.toml": 0.4, "config.json": 0.3, "runs.csv": 0.7, "sweep.csv": 0.7, "cells.jsonl": 0.4}
 """How often a file is drawn, where not as often as the others: what takes long."""
 
 BASES: dict[str, Calls] = {
@@ -101,7 +112,7 @@ ON_RUNS: Calls = (
     ("report", "run", "--out", "new.html"),
     ("judge", "--run", "run", *_ON_CHIP),
     ("verify", "run", "--sample", "0"),
-    ("compare", "--run", "run", "--budget", "1", *_SHORT),
+    ("compare", "--run", "run", "--budget", "1"),
     ("sensitivity", "--run", "run", *_ONE_KNOB, *_SHORT),
     *(
         ("export", "run", "--out", "new.csv", "--table", table)

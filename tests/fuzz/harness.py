@@ -42,7 +42,8 @@ def call(args: Sequence[str], deadline_s: float = 60.0) -> Outcome:
     """Run ``rephaze ARGS`` here."""
     from rephaze.cli.main import run
 
-    out, err = io.StringIO(), io.StringIO()
+    # As a shell gives them: text that is no UTF-8 cannot be written to them.
+    out, err = (io.TextIOWrapper(io.BytesIO(), "utf-8", write_through=True, newline="") for _ in range(2))
     before, sys.argv = sys.argv, ["rephaze", *args]
     code, trace, is_late = 0, "", False
     try:
@@ -57,7 +58,8 @@ def call(args: Sequence[str], deadline_s: float = 60.0) -> Outcome:
         code, trace = -1, traceback.format_exc()
     finally:
         sys.argv = before
-    return Outcome(code=code, out=out.getvalue(), err=err.getvalue(), trace=trace, is_late=is_late)
+    told, said = (stream.buffer.getvalue().decode("utf-8", "surrogatepass") for stream in (out, err))  # type: ignore[attr-defined]
+    return Outcome(code=code, out=told, err=said, trace=trace, is_late=is_late)
 
 
 @contextmanager

@@ -4,7 +4,9 @@ Those of structure and values that leave nothing to be understood are marked: no
 """
 
 import copy
+import math
 import random
+import re
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,11 +22,14 @@ ESCAPES = (
     "<script>",
     ":smile:",
     "\x00",
+    "\udcff",
 )
-WORDS = ("", "x", "nope", "NaN", "true", "1", *ESCAPES, "ä" * 300, "x" * 2000)
+DIGITS = ("9" * 5000, "\u00b2", "\uff11\uff12", "\u0663", "1_0")
+"""What ``str.isdigit`` takes for a number, or ``int`` does, though nobody writes one so."""
+WORDS = ("", "x", "nope", "NaN", "true", "1", *ESCAPES, *DIGITS, "ä" * 300, "x" * 2000)
 NUMBERS = (
-    0, -1, 1, 2, 3, 7, 10**9, 2**31, 2**53, 2**62, 2**63, -(2**63), 10**30, 10**400, 0.5, -0.5, 1e-320, 1e-9,
-    1e18, 1e24, 1e100, 1e308, -1e308, 0.1, 1.0000001,
+    math.nan, math.inf, -math.inf, 0, -1, 1, 2, 3, 7, 2**16, 10**9, 2**31, 2**53, 2**62, 2**63, -(2**63), 10**30,
+    10**400, 0.5, -0.5, 1e-320, 1e-9, 1e18, 1e24, 1e100, 1e308, -1e308, 0.1, 1.0000001,
 )  # fmt: skip
 FREE_TEXT = {"name", "target", "module", "title", "storage", "function", "base", "scenario", "models", "dtype"}
 """Fields whose text may be anything, or is looked up where the fuzzer cannot know."""
@@ -74,7 +79,9 @@ def break_bytes(rng: random.Random, content: bytes) -> tuple[bytes, str]:
     if not content:
         return b"\xff", "one byte"
     at = rng.randrange(len(content))
-    way = rng.choice(("flip", "cut", "insert", "double", "zero", "head"))
+    way = rng.choice(("flip", "cut", "insert", "double", "zero", "head", "token", "token", "key"))
+    if way in ("token", "key"):
+        return _break_text(rng, content, way)
     if way == "flip":
         return content[:at] + bytes([content[at] ^ (1 << rng.randrange(8))]) + content[at + 1 :], f"bit at {at}"
     if way == "cut":
@@ -89,6 +96,27 @@ def break_bytes(rng: random.Random, content: bytes) -> tuple[bytes, str]:
     if way == "zero":
         return content[:at] + bytes(min(64, len(content) - at)) + content[at + 64 :], f"zeros at {at}"
     return b"\xef\xbb\xbf" + content, "byte order mark"
+
+
+TOKENS = (
+    b"NaN", b"Infinity", b"-Infinity", b"nan", b"inf", b"1e999", b"-1", b"-0", b"+1", b"01", b"0x1F", b"1_000",
+    b"true", b"null", b'""', b"[]", b"{}", b"9" * 5000, b"2020-01-01", b"0.1e-400", b"99999999999999999999",
+    b"\x1b[31m",
+)  # fmt: skip
+"""Of JSON, TOML, CSV, or nearly so."""
+
+
+def _break_text(rng: random.Random, content: bytes, way: str) -> tuple[bytes, str]:
+    """Another word or number in the place of one, or a field given twice."""
+    pattern = rb"[A-Za-z_0-9.+-]+" if way == "token" else rb'"\w+": ?("[^"]*"|[0-9.e+-]+), |\w+ = [^\n]+\n'
+    found = list(re.finditer(pattern, content[:100_000]))
+    if not found:
+        return content + b",", "a comma more"
+    at = rng.choice(found)
+    if way == "key":
+        return content[: at.start()] + at.group() + content[at.start() :], f"{at.group()[:20]!r} twice"
+    token = rng.choice(TOKENS)
+    return content[: at.start()] + token + content[at.end() :], f"{token[:20]!r} at {at.start()}"
 
 
 def _places(data: Any, path: tuple[Any, ...]) -> Any:
@@ -139,6 +167,8 @@ def _kind(rng: random.Random, data: Any, places: list[Any]) -> Mutant:
     understood = field in SEVERAL_KINDS or any(step in FREE_KEYS for step in path)
     # A size in a graph is a number, or [const, per_sample].
     understood |= _is_size(before) and type(parent[path[-1]]) is int
+    # Values to choose from are a range, or a list.
+    understood |= isinstance(before, dict) and "from" in before and parent[path[-1]] == [1]
     return Mutant(data, f"{_shown(path)} = {parent[path[-1]]!r}", not understood)
 
 
@@ -146,12 +176,17 @@ def _is_size(value: Any) -> bool:
     return isinstance(value, list) and len(value) == 2 and all(type(one) is int for one in value)
 
 
+def is_absurd(number: float) -> bool:
+    """What no field of numbers takes: all are counts, sizes, times, rates or shares."""
+    return not 0 <= number < 1e100
+
+
 def _number(rng: random.Random, data: Any, places: list[Any]) -> Mutant:
     numeric = [p for p in places if type(_parent(data, p)[p[-1]]) in (int, float)]
     path = rng.choice(numeric or places)
     parent = _parent(data, path)
     parent[path[-1]] = rng.choice(NUMBERS)
-    absurd = abs(parent[path[-1]]) >= 1e100 and bool(numeric)
+    absurd = is_absurd(parent[path[-1]]) and bool(numeric)
     return Mutant(data, f"{_shown(path)} = {str(parent[path[-1]])[:20]}", absurd)
 
 

@@ -302,6 +302,22 @@ DESIGNS = """num_tensor_cores,num_vector_cores,width,depth,global_buffer_bytes,v
 """
 
 
+def scenario_with_design_limit() -> dict[str, Any]:
+    """One whose area limit is that of a design."""
+    data = scenario()
+    del data["space"]["area_limit_chip"]
+    data["space"]["area_limit_design"] = {
+        "num_tensor_cores": 8,
+        "tensor_width": 128,
+        "tensor_depth": 128,
+        "num_vector_cores": 2,
+        "vector_lanes": 1024,
+        "global_buffer_mib": 64,
+        "num_hbm_stacks": 4,
+    }
+    return data
+
+
 def scenario() -> dict[str, Any]:
     """A scenario that ships, with a space of a few chips."""
     text = files("rephaze.hardware").joinpath("data", "scenarios", "coarse.toml").read_text("utf-8")
@@ -344,6 +360,7 @@ SOURCES: dict[str, Callable[[], Any]] = {
     "system.toml": lambda: SYSTEM,
     "run.toml": lambda: RUN_FILE,
     "scenario.toml": scenario,
+    "design-limit.toml": scenario_with_design_limit,
     "system-run.toml": lambda: SYSTEM_RUN,
     "designs.csv": lambda: DESIGNS,
     "runs.csv": lambda: RUNS,

@@ -79,6 +79,10 @@ def test_an_unknown_field_is_refused_with_its_file(sound, name):
         (("graph", "graph.json", "--attention", "eager"), "--attention is 'eager': is for models of the zoo"),
         (("graph", "graph.json", "--cp-form", "ring"), "--cp-form is 'ring': is for --cp above 1"),
         (("pareto", "run", "--workers", "2"), "--workers is 2: is for --solve"),
+        (("compare", "--run", "run", "--time-limit", "5"), "--time-limit is 5.0: is for a search"),
+        (("compare", "--run", "run", "--workers", "3"), "--workers is 3: is for a search"),
+        (("place", "problem1.json", "--why", ""), "--why is '': must name a choice"),
+        (("place", "graph.json", "--chip", "tpuv4", "--why", " "), "--why is ' ': must name a choice"),
         (("search", "graph.json", "--time-limit", "nan"), "--time-limit is nan: must be zero or more"),
         (("search", "graph.json", "--workers", "-1"), "workers"),
         (("judge",), "PLAN is []"),
@@ -92,6 +96,45 @@ def test_options_that_do_not_apply_are_usage_errors(sound, args, said):
     assert said in done.err
     assert "\x1b" not in done.err
     assert not done.out
+
+
+@pytest.mark.parametrize(
+    "args",
+    [
+        ("graph", "graph.json", "--tp", "0"),
+        ("graph", "graph.json", "--layer", "9" * 5000),
+        ("graph", "graph.json", "--layer", "\u00b2"),
+        ("graph", "graph.json", "--layer=\uff11"),
+        ("estimate", "graph.json", "--chip", "tpuv4", "--microbatch=-1"),
+        ("estimate", "graph.json", "--chip", "nope"),
+        ("place", "graph.json", "--chip", "tpuv4", "--devices=0"),
+        ("extract", "config.json", "--seq-len", "0"),
+        ("models", "--attention", "nope"),
+        ("validate", "runs.csv", "--physics", "guessed"),
+    ],
+)
+def test_options_whose_values_make_no_sense_are_usage_errors(sound, args):
+    done = call(args)
+    assert done.code == 2, done.err + done.trace
+    assert len(done.err.strip().splitlines()) == 1
+
+
+@pytest.mark.parametrize("name", ["problem1.json", "problem2.json"])
+@pytest.mark.parametrize(
+    ("why", "said"),
+    [("tp=" + "9" * 5000, "must be a whole"), ("tp=\uff11", "must be a whole"), ("tp=1,tp=2", "twice")],
+)
+def test_a_choice_that_makes_no_sense_is_told_with_the_problem(sound, name, why, said):
+    done = call(("place", name, "--why", why))
+    assert done.code == 1, done.trace
+    assert said in done.err
+
+
+@pytest.mark.parametrize("args", [("support", "9" * 5000), ("extract", "x" * 300 + ".py:make")])
+def test_what_cannot_be_a_files_name_is_no_file(sound, args):
+    done = call(args)
+    assert done.code == 1, done.trace
+    assert "no such file" in done.err or "nor a file" in done.err
 
 
 @pytest.mark.parametrize(
@@ -179,7 +222,7 @@ def test_what_cannot_be_a_folder_is_no_run(sound):
 def test_what_cannot_be_an_address_is_no_host(sound):
     for host in ("\x9b31m", "x" * 2000, "a..b"):
         done = call(("serve", ".", "--port", "0", "--host", host))
-        assert done.code == 1, done.trace
+        assert done.code == 2, done.trace
         assert "--host is" in done.err or "--port is" in done.err
 
 
@@ -195,7 +238,7 @@ def test_what_cannot_be_an_address_is_no_host(sound):
 )
 def test_reproduce_refuses_before_the_work(sound, args, said):
     done = call(("reproduce", *args))
-    assert done.code == 1, done.trace
+    assert done.code == (2 if "--model" in args else 1), done.trace
     assert said in done.err
 
 
@@ -250,6 +293,32 @@ def test_a_config_of_no_model_is_refused_at_once(sound, change, said):
     done = call(("extract", "config.json", "--seq-len", "16"), deadline_s=30.0)
     assert done.code == 1, done.trace
     assert said in done.err
+
+
+@pytest.mark.parametrize("field", ["num_tensor_cores", "tensor_width", "vector_lanes", "num_hbm_stacks"])
+@pytest.mark.parametrize("value", [-128, 0, 2**40])
+def test_a_design_whose_area_is_the_limit_is_one_that_may_be(sound, field, value):
+    data = SOURCES["design-limit.toml"]()
+    data["space"]["area_limit_design"][field] = value
+    (sound / "design-limit.toml").write_text(toml_text(data))
+    done = call(("space", "--scenario", "design-limit.toml"))
+    assert done.code == 1, done.out
+    assert f"space.area_limit_design.{field} is {value}" in done.err
+
+
+def test_a_die_that_no_wafer_holds_has_no_cost(sound):
+    (sound / "chip.toml").write_text(toml_text(SOURCES["chip.toml"]() | {"num_tensor_cores": 2**16}))
+    told, record = call(("chips", "chip.toml")), call(("chips", "chip.toml", "--json"))
+    assert (told.code, record.code) == (0, 0), told.trace + record.trace
+    assert "no cost: no such die fits a wafer" in " ".join(told.out.split())
+    assert "inf" not in told.out
+    assert json.loads(record.out)["cost_usd"] is None
+
+
+def test_no_page_is_left_of_problems_that_cannot_be_read(sound):
+    (sound / "schedule.json").write_text("{}")
+    assert call(("schedule", "schedule.json", "--html", "new.html")).code == 1
+    assert not (sound / "new.html").exists()
 
 
 def test_judge_names_the_file_of_a_wrong_plan(sound):

@@ -2,6 +2,8 @@
 
 import random
 import shutil
+import sqlite3
+from contextlib import closing
 
 import pytest
 from typer.testing import CliRunner
@@ -10,12 +12,16 @@ from rephaze.cli.main import app
 from rephaze.errors import RephazeError
 from rephaze.search.cosearch import run_search
 from rephaze.store.schema import DB_NAME
+from tests.kits.long_hunt import examples
 from tests.kits.old_runs import edited
 from tests.tampering.forging import recompute_chain
 from tests.tampering.runs import KINDS, make_run, settings_of
 
 FRACTIONS = (0.0, 0.1, 0.5, 0.9, 0.99)
 NUM_FLIPS = 24
+NUM_ROW_FLIPS = examples(60, 1000)
+TABLE_LEAF, LEAF_HEADER = 0x0D, 8
+"""Of SQLite's file format: the kind of a page that holds rows, and the bytes before the list of its cells."""
 
 
 @pytest.fixture(scope="module")
@@ -42,6 +48,8 @@ def commands(folder, out):
     """What reads a run, quickest first."""
     for table in ("evaluations", "designs", "bounds", "incumbents"):
         yield ("export", folder, "--table", table, "--out", out / f"{table}.csv")
+    for target in ("megatron", "json", "perfetto"):
+        yield ("export", folder, "--to", target, "--out", out / f"{target}.csv")
     yield ("pareto", folder, "--coarse")
     yield ("judge", "--run", folder, "--chip", "tpuv2")
     yield ("report", folder, "--out", out / "page.html")
@@ -81,6 +89,51 @@ def test_flipped_bits(run, copy, tmp_path):
             if invoked("export", copy, "--table", table, "--out", out) == 0:
                 assert out.read_bytes() == (tmp_path / f"{table}-whole.csv").read_bytes()
         invoked("pareto", copy, "--coarse")
+
+
+def free_room(content):
+    """Of each page of rows, where its free room begins and ends: between the list of its cells and the cells."""
+    size = int.from_bytes(content[16:18], "big")
+    for start in range(size, len(content), size):
+        if content[start] == TABLE_LEAF:
+            num_cells = int.from_bytes(content[start + 3 : start + 5], "big")
+            first = start + LEAF_HEADER + 2 * num_cells
+            end = start + int.from_bytes(content[start + 5 : start + 7], "big")
+            if num_cells and end > first:
+                yield first, end
+
+
+def all_rows(path):
+    with closing(sqlite3.connect(path)) as connection:
+        return [line for line in connection.iterdump() if line.startswith("INSERT")]
+
+
+def test_a_bit_that_no_row_holds_harms_nothing(run, copy, tmp_path):
+    """SQLite never reads a page's free room: what is flipped there changes no row, so no digest and no answer."""
+    content = (run / DB_NAME).read_bytes()
+    whole, rooms = all_rows(run / DB_NAME), list(free_room(content))
+    assert rooms
+    for first, end in rooms[:: max(1, len(rooms) // 4)]:
+        at = (first + end) // 2
+        (copy / DB_NAME).write_bytes(content[:at] + bytes([content[at] ^ 4]) + content[at + 1 :])
+        assert all_rows(copy / DB_NAME) == whole
+        assert invoked("pareto", copy, "--coarse") == 0
+        assert invoked("report", copy, "--out", tmp_path / "page.html") == 0
+
+
+def test_no_bit_that_a_row_holds_passes(run, copy, tmp_path):
+    """Drawn over the whole file: a command that answers has read the rows that were recorded."""
+    content, whole, draw, num_told = (run / DB_NAME).read_bytes(), all_rows(run / DB_NAME), random.Random(9000), 0
+    for _ in range(NUM_ROW_FLIPS):
+        at = draw.randrange(len(content))
+        flipped = bytes([content[at] ^ (1 << draw.randrange(8))])
+        (copy / DB_NAME).write_bytes(content[:at] + flipped + content[at + 1 :])
+        code = invoked("export", copy, "--table", "incumbents", "--out", tmp_path / "table.csv")
+        if code == 0:
+            assert all_rows(copy / DB_NAME) == whole, at
+        else:
+            num_told += 1
+    assert num_told > 0
 
 
 EDITS = {

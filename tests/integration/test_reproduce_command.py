@@ -6,6 +6,7 @@ import pytest
 from typer.testing import CliRunner
 
 from rephaze.cli.main import app
+from rephaze.errors import FileError
 from rephaze.study import paper_claims, paper_runs
 from rephaze.study.paper_runs import PaperSetting
 
@@ -64,6 +65,12 @@ def test_paper_writes_every_claim_of_every_setting(tmp_path, monkeypatch):
     assert "paper's heuristic" in text
     assert "Not on this page" not in text
     assert "Each model's own chip" in text
+    (kept,) = (tmp_path / "kept").rglob("comparison.json")
+    for damaged in ("", "[]", "{}", '{"estimator": 1, "comparison": {"budget": "x"}}'):
+        kept.write_text(damaged)
+        done = RUNNER.invoke(app, [str(one) for one in ("reproduce", *options)])
+        assert isinstance(done.exception, FileError)
+        assert str(done.exception).startswith(f"{kept}: ")
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from rephaze.api.present import Block, Shown
 from rephaze.errors import SpecError
-from rephaze.types.checks import check_choice, check_count, did_you_mean
+from rephaze.types.checks import check_choice, check_count, did_you_mean, whole_number
 from rephaze.types.cut import GraphCut
 from rephaze.types.graph import ContextForm, ModelGraph
 from rephaze.types.output_files import check_output
@@ -84,8 +84,9 @@ class Model(Shown, ModelGraph):
         """Position of the layer of this name, or of this number written out."""
         if layer in self.layer_names:
             return self.layer_names.index(layer)
-        if layer.isdigit() and int(layer) < len(self.layer_names):
-            return int(layer)
+        number = whole_number(layer)
+        if number is not None and number < len(self.layer_names):
+            return number
         rule = f"{self.name} has layers 0 to {len(self.layer_names) - 1}"
         raise SpecError("layer", layer, rule, did_you_mean(layer, self.layer_names))
 

@@ -189,8 +189,11 @@ class Run(Shown):
             model: Whose plan, where the run has several models.
         """
         from rephaze.api.run_exports import export_run
+        from rephaze.store.run_store import RunStore
 
         check_choice("to", to, [str(one) for one in ExportTarget if not one.is_table])
+        with RunStore.read(self.folder, whole=True):
+            pass  # settings made from damaged or edited rows would be wrong ones
         found = export_run(self, ExportTarget(to), model)
         if out is not None:
             found.write(out)

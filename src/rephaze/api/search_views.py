@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from math import isfinite
 from typing import TYPE_CHECKING
@@ -244,7 +245,7 @@ def _point_cells(point: ParetoPoint) -> tuple[str, ...]:
         f"{point.samples_per_s:,.1f}",
         f"{point.area_um2 / UM2_PER_MM2:,.1f}",
         f"{point.energy_per_sample_j:,.3g}",
-        f"{point.chip_usd:,.0f}",
+        f"{point.chip_usd:,.0f}" if math.isfinite(point.chip_usd) else "—",
         f"{point.full_power_w:,.0f}",
         point.chip.in_words,
     )

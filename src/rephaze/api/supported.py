@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from rephaze.api.present import Block, Shown, TextTable
 from rephaze.errors import SpecError
 from rephaze.types.checks import did_you_mean
+from rephaze.types.files import is_file
 from rephaze.types.graph import AttentionKind
 
 if TYPE_CHECKING:
@@ -84,7 +85,7 @@ def support(name: str | Path) -> Support:
         return _known_chip(known[text.lower()])
     if text in list_models() or text.endswith(".gz"):
         return _model(text, load_model(text), is_shipped=text in list_models())
-    if not Path(text).exists():
+    if not is_file(Path(text)):
         rule = "is neither a model, nor a chip, nor a file"
         near = did_you_mean(text.lower(), [*list_models(), *known])
         raise SpecError("MODEL|CHIP", text, rule, near or "rephaze models and rephaze chips list those there are")

@@ -71,12 +71,15 @@ def known_chip_blocks(known: KnownChip) -> list[Block]:
 def facts_sentence(chip: Chip) -> str:
     """Area, peak, power and cost of a chip."""
     found = chip_facts(chip)
+    cost = "no cost: no such die fits a wafer"
+    if found.cost_usd is not None:
+        cost = f"cost {found.cost_usd:,.0f} USD (die and memory)"
     return (
         f"area {found.area_um2['corrected'] / UM2_PER_MM2:,.1f} mm² (corrected model), "
         f"{found.area_um2['paper'] / UM2_PER_MM2:,.1f} mm² (paper's); "
         f"peak {chip.peak_flops_per_s / FLOPS_PER_TFLOPS:,.1f} TFLOP/s; "
         f"full-use power {found.full_power_w:,.0f} W; "
-        f"cost {found.cost_usd:,.0f} USD (die and memory)"
+        f"{cost}"
     )
 
 

@@ -80,6 +80,8 @@ def compare(
         check_output(html, HTML_PAGE, (*(models or ()), scenario or ""))
     if run:
         refuse_given(ctx, ["scenario", "models"], "comes from the run", "leave it or --run out")
+        if not own_best:
+            refuse_given(ctx, ["time_limit", "workers"], "is for a search, and the run has been one")
     elif not models:
         raise MisuseError("MODEL", [], "name at least one model, or --run", "rephaze models lists them")
     elif own_best and len(models) < 2:

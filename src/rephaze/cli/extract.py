@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+from contextlib import redirect_stdout
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -49,7 +51,8 @@ def extract(
     """
     from rephaze.api import extract as extract_model
 
-    with step_status(f"recording {source}", quiet=as_json):
+    # What the user's own code prints is not our answer.
+    with step_status(f"recording {source}", quiet=as_json), redirect_stdout(sys.stderr):
         model = extract_model(
             source, seq_len=seq_len, dtype=dtype, attention=attention, training=training, out=out
         )

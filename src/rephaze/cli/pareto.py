@@ -96,6 +96,9 @@ def _record(front: ParetoFront) -> dict[str, Any]:
     record = asdict(front)
     for row, budget in zip(record["budgets"], front.budgets, strict=True):
         row["gap"] = budget.gap if isfinite(budget.gap) else None
+    for point in (*record["points"], *(row["best"] for row in record["budgets"])):
+        if point is not None and not isfinite(point["chip_usd"]):
+            point["chip_usd"] = None  # no such die fits a wafer
     return record
 
 

@@ -85,6 +85,8 @@ def place(
     from rephaze.api.plans import place_problems
     from rephaze.api.problem_files import BadProblem
 
+    if not why.strip():
+        refuse_given(ctx, ["why"], "must name a choice", "for example --why tp=8,pp=4")
     if chip is None:
         of_models = ["devices", "global_batch", "scenario", "family", "physics"]
         refuse_given(ctx, of_models, "is for a model with --chip", "problem files say all of it themselves")

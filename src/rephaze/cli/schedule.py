@@ -149,7 +149,7 @@ def schedule(
             show_error(label, answer.message)
         else:
             _show(answer)
-    if html is not None:
+    if html is not None and solved:
         write_gantt(html, list(solved.values()))
     raise typer.Exit(exit_code_of(statuses))
 

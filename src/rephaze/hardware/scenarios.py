@@ -35,13 +35,13 @@ from rephaze.units import GIB, MIB
 class LimitDesign(Strict):
     """A design whose area is the limit."""
 
-    num_tensor_cores: int
-    tensor_width: int
-    tensor_depth: int
-    num_vector_cores: int
-    vector_lanes: int
-    global_buffer_mib: int
-    num_hbm_stacks: int
+    num_tensor_cores: int = Field(ge=1, le=2**20)
+    tensor_width: int = Field(ge=1, le=2**16)
+    tensor_depth: int = Field(ge=1, le=2**16)
+    num_vector_cores: int = Field(ge=1, le=2**20)
+    vector_lanes: int = Field(ge=1, le=2**20)
+    global_buffer_mib: int = Field(ge=1, le=2**20)
+    num_hbm_stacks: int = Field(ge=1, le=1024)
 
 
 class SpaceFile(Strict):

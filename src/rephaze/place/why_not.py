@@ -8,7 +8,7 @@ from typing import Any
 from rephaze.errors import SpecError
 from rephaze.place.answer import find_placement
 from rephaze.place.records import placement_record
-from rephaze.types.checks import check_choice, check_count
+from rephaze.types.checks import check_choice, check_count, whole_number
 from rephaze.types.placement import Placement, PlacementProblem, PlanLimits, PricedPlan, RecomputePolicy
 
 _COUNTS = ("tp", "pp", "dp", "microbatch")
@@ -47,14 +47,17 @@ def parse_limits(text: str) -> PlanLimits:
     for part in text.split(","):
         name, _, value = (piece.strip() for piece in part.partition("="))
         check_choice("--why", name, (*_COUNTS, "recompute"))
+        if name in chosen:
+            raise SpecError(f"--why {name}", value, "is given twice", "one value for each choice")
         if name == "recompute":
             check_choice("--why recompute", value, [policy.value for policy in RecomputePolicy])
             chosen[name] = RecomputePolicy(value)
             continue
-        if not value.isdecimal():
+        found = whole_number(value)
+        if found is None:
             raise SpecError(f"--why {name}", value, "must be a whole number", "for example tp=8,pp=4")
-        check_count(f"--why {name}", int(value))
-        chosen[name] = int(value)
+        check_count(f"--why {name}", found)
+        chosen[name] = found
     return PlanLimits(**chosen)
 
 

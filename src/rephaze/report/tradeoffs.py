@@ -100,7 +100,8 @@ def tradeoff_figure(points: ChipPoints, against: Against, unit: str, unsolved: S
     limit_mm2 = points.area_limit_um2 / UM2_PER_MM2
     shown = [(against.of(one), one.samples_per_s, one) for one in points.points]
     first, last = (0.0, math.inf) if against.near is None else (part * limit_mm2 for part in against.near)
-    shown = [point for point in shown if first <= point[0] <= last]
+    # A die that no wafer holds has no cost, and no place beside those that have one.
+    shown = [point for point in shown if first <= point[0] <= last and math.isfinite(point[0])]
     clouds = {one.kind: [place for place in one.places if first <= place[0] <= last] for one in unsolved}
     clouds = {kind: places for kind, places in clouds.items() if places}
     bounds = [place for places in clouds.values() for place in places]
@@ -168,9 +169,10 @@ def _front(points: Sequence[tuple[float, float]], across: Scale, up: Scale, most
 def _mark(
     kind: PointKind, colour: str, words: str, across: Scale, up: Scale, x: float, y: float, one: ChipPoint
 ) -> str:
+    cost = f"{one.chip_usd:,.0f} USD" if math.isfinite(one.chip_usd) else "no cost: no such die fits a wafer"
     said = (
         f"{one.name}\n{words}\n{amount(one.samples_per_s, 5)} samples/s, {one.area_um2 / UM2_PER_MM2:,.1f} mm², "
-        f"{amount(one.energy_per_sample_j)} J a sample, {one.chip_usd:,.0f} USD"
+        f"{amount(one.energy_per_sample_j)} J a sample, {cost}"
     )
     at = (across(x), up(y))
     style = f"f{colour} see" if one.fits_limits or kind is PointKind.KNOWN else f"hollow s{colour}"

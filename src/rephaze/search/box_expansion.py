@@ -28,7 +28,7 @@ Ints = NDArray[np.int64]
 
 TIES = "a tie at most, of a larger chip"
 PLACE_REACH = 1.25
-"""Plans on mapped products are looked at for a box, and not only for a design alone, where bounds are this near."""
+"""Plans on mapped products are looked at for a box, not only for a design alone, where bounds are this near."""
 HURRY_REACH = 1.08
 """Schedules likewise."""
 MAX_ROUNDS = 16

@@ -105,7 +105,7 @@ class Server:
         self.folder.run(request.path_params["name"])
         if path.is_symlink() or not path.is_file():
             return RedirectResponse(pages.run_url(request.path_params["name"]), 303)
-        return HTMLResponse(path.read_text("utf-8"), headers={"content-security-policy": REPORT_POLICY})
+        return HTMLResponse(path.read_bytes(), headers={"content-security-policy": REPORT_POLICY})
 
     def _write_report(self, request: Request) -> Response:
         name = request.path_params["name"]

@@ -12,6 +12,8 @@ from starlette.datastructures import Headers
 from starlette.responses import PlainTextResponse, RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from rephaze.types.checks import whole_number
+
 MOST_BODY_BYTES = 16_384
 COOKIE = "rephaze_token"
 LOOPBACK_NAMES = ("localhost", "127.0.0.1", "::1")
@@ -101,7 +103,8 @@ def _is_own(headers: Headers, host: str) -> bool:
 async def _short_body(headers: Headers, receive: Receive) -> bytes | None:
     """The body, or None if it is too long; no more than that is ever held."""
     length = headers.get("content-length", "0")
-    if not length.isdecimal() or int(length) > MOST_BODY_BYTES:
+    told = whole_number(length)
+    if told is None or told > MOST_BODY_BYTES:
         return None
     body: bytes = b""
     while True:

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
-from rephaze.errors import RunError
+from rephaze.errors import FileError, RunError
 from rephaze.search.cosearch import run_search
 from rephaze.search.evaluator import Preparation
 from rephaze.search.progress import SearchProgress
@@ -23,9 +22,12 @@ from rephaze.study.comparison import RecordedRun, compare_baselines, own_setting
 from rephaze.study.sensitivity import KNOBS
 from rephaze.study.yardstick import Yardstick
 from rephaze.types.comparison import ChipAnswer, Comparison
+from rephaze.types.files import read_mapping
+from rephaze.types.output_files import FileKind, write_whole
 from rephaze.types.reproduction import SettingFindings
 from rephaze.types.search import SearchResult, SearchSettings, SearchStatus
 
+RecordT = TypeVar("RecordT")
 OnStep = Callable[[str, SearchProgress | None], None]
 PROVEN = (SearchStatus.OPTIMAL, SearchStatus.INFEASIBLE)
 COMMON_SHARE = 0.6
@@ -33,6 +35,7 @@ COMMON_SHARE = 0.6
 
 The rest is for what it is set beside, and for the models' own chips.
 """
+_KEPT = FileKind(name="a kept record", starts=(b"{",), endings=(".json",))
 MIXED_UNITS = 1000.0
 """The reference program adds transfers in seconds to compute in milliseconds: as if links were so much faster."""
 
@@ -160,10 +163,9 @@ class PaperRuns:
         """TPUv4 and the common chip on one yardstick; kept as long as the common chip is the same."""
         path, estimator = room / "comparison.json", versions_of(settings).estimator
         if path.exists():
-            document = json.loads(path.read_text("utf-8"))
-            kept = from_json(Comparison, document["comparison"])
-            winner = kept.baselines[-1].answer
-            is_same = document["estimator"] == estimator and kept.settings == settings
+            kept_by, kept = _kept_record(Comparison, path, "comparison")
+            winner = kept.baselines[-1].answer if kept.baselines else None
+            is_same = kept_by == estimator and kept.settings == settings
             if is_same and winner is not None and winner.chip == common.chip:
                 return kept
 
@@ -174,7 +176,7 @@ class PaperRuns:
         found = compare_baselines(
             settings, budget=max(setting.num_tried, 1), runs=[run], searching=setting.num_tried > 0, on_step=show
         )
-        path.write_text(json_text({"estimator": estimator, "comparison": to_json(found)}), "utf-8")
+        write_whole(path, json_text({"estimator": estimator, "comparison": to_json(found)}), _KEPT)
         return found
 
     def _with_memory(
@@ -187,14 +189,22 @@ class PaperRuns:
         chip = replace(common.chip, hbm_bytes=memory_bytes)
         path, estimator = room / "memory.json", versions_of(settings).estimator
         if path.exists():
-            document = json.loads(path.read_text("utf-8"))
-            kept = from_json(ChipAnswer, document["answer"])
-            if document["estimator"] == estimator and kept.chip == chip:
+            kept_by, kept = _kept_record(ChipAnswer, path, "answer")
+            if kept_by == estimator and kept.chip == chip:
                 return kept
         self._on_step(f"{room.name}, common chip with less memory", None)
         found = Yardstick(Preparation(settings)).with_searched_plans(chip)
-        path.write_text(json_text({"estimator": estimator, "answer": to_json(found)}), "utf-8")
+        write_whole(path, json_text({"estimator": estimator, "answer": to_json(found)}), _KEPT)
         return found
+
+
+def _kept_record(kind: type[RecordT], path: Path, name: str) -> tuple[str, RecordT]:
+    """What made a record that an earlier call left, and the record; ``FileError`` if it is none any more."""
+    document = read_mapping(path)
+    try:
+        return str(document.get("estimator")), from_json(kind, document.get(name))
+    except FileError as error:
+        raise FileError(f"{path}: {error}; remove it, and it is worked out again") from None
 
 
 def _kept(settings: SearchSettings, folder: Path) -> SearchResult | None:

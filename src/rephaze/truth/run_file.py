@@ -58,7 +58,7 @@ def _sweep_run(values: dict[str, str], file: str, line: int) -> MeasuredRun:
         vocab=row.count("vocab"),
         seq=row.count("seq"),
         is_gated=True,
-        is_tied=row.text("tied") == "1",
+        is_tied=row.word("tied", "0", "1") == "1",
     )
     plan = RunPlan(
         num_devices=row.count("gpus"),
@@ -91,7 +91,7 @@ def _sweep_run(values: dict[str, str], file: str, line: int) -> MeasuredRun:
         memory_meaning="reserved",
         group=f"sweep {row.text('model')} on {row.count('gpus')}",
         score=score,
-        status="oom" if row.text("status").lower() in ("oom", "out of memory") else "ok",
+        status="oom" if row.word("status").lower() in ("oom", "out of memory") else "ok",
         notes=row.text("remark"),
         line=line,
         file=file,
@@ -172,14 +172,14 @@ def _block_weights(shape: ModelShape) -> float:
 
 
 def _bits(row: Row) -> int:
-    precision = row.text("precision").lower()
+    precision = row.word("precision", "8", "16").lower()
     if "fp4" in precision:
         return 4
     return 8 if "8" in precision else 16
 
 
 def _is_fused(row: Row) -> bool:
-    stated = row.text("attention")
+    stated = row.word("attention")
     if stated:
         return stated != "plain"
     source = row.text("source")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from rephaze.truth.records import RunPlan
-from rephaze.truth.run_row import Row
+from rephaze.truth.run_row import Row, is_numeric
 
 
 def read_plan(row: Row) -> tuple[RunPlan, str]:
@@ -19,16 +19,17 @@ def read_plan(row: Row) -> tuple[RunPlan, str]:
     elif used != devices:
         reason = f"tp {tp} x pp {pp} x dp {dp} x cp {cp} is not {devices} devices"
     ep = max(1, row.count("ep", 1))
-    stated_etp = row.note(r"ETP=(\w+)")
-    etp = tp if stated_etp == "tp" else int(stated_etp or 1)
+    etp = tp if row.note(r"ETP=(\w+)") == "tp" else row.noted(r"ETP=(\w+)", 1, at_least=1)
     if row.text("chip").startswith("TPU"):
         etp = tp
-    chunks_text = row.text("interleave")
+    stated_chunks = row.text("interleave")
     chunks: int | None = None
+    if is_numeric(stated_chunks):
+        chunks = max(1, row.stated("interleave", stated_chunks))
     if pp == 1:
         chunks = 1
-    elif chunks_text.isdigit() and "VP printed n/a" not in row.text("remark"):
-        chunks = int(chunks_text)
+    elif "VP printed n/a" in row.text("remark"):
+        chunks = None
     schedule = row.note(r"schedule=([\w*-]+)")
     if not schedule.startswith("zb"):
         schedule = "auto"
@@ -41,7 +42,7 @@ def read_plan(row: Row) -> tuple[RunPlan, str]:
     local = row.note(r"local batch (\d+)")
     if not stated_mb and local and row.text("source").startswith("torchtitan"):
         # Its default: as many microbatches as stages.
-        row.values["microbatch"] = stated_mb = str(max(1, int(local) // pp))
+        row.values["microbatch"] = stated_mb = str(max(1, row.stated("notes", local) // pp))
     return RunPlan(
         num_devices=devices,
         tp=tp,
@@ -58,18 +59,18 @@ def read_plan(row: Row) -> tuple[RunPlan, str]:
         schedule=schedule,
         recompute=recompute,
         kept=kept,
-        num_slices=int(slices.group(1)) if slices else 1,
+        num_slices=row.stated("sharding", slices.group(1), at_least=1) if slices else 1,
     ), reason
 
 
 def _is_sequence_parallel(row: Row) -> bool:
     """Blank beside a blank ``zero``: taken to be what Megatron-Core does by default."""
-    stated = row.text("seq_parallel")
+    stated = row.word("seq_parallel", "0", "1")
     return stated in ("1", "True", "true") or (not stated and not row.text("zero"))
 
 
 def _sharding(row: Row, replicas: int) -> tuple[str, int]:
-    zero, stated = row.text("zero").lower(), row.text("sharding")
+    zero, stated = row.word("zero", "0", "1", "2", "3").lower(), row.text("sharding")
     kind = "none"
     if "3" in zero or "fsdp" in zero:
         kind = "weights"
@@ -81,14 +82,14 @@ def _sharding(row: Row, replicas: int) -> tuple[str, int]:
         return "none", 1
     group = replicas
     copies = re.search(r"dp=(\d+) DCN", stated)
-    if copies and replicas % int(copies.group(1)) == 0:
-        group = replicas // int(copies.group(1))
-    zero_group = re.search(r"zero1 group (\d+)", row.text("notes"))
-    if zero_group:
-        group = int(zero_group.group(1))
+    if copies:
+        num_copies = row.stated("sharding", copies.group(1), at_least=1)
+        group = replicas // num_copies if replicas % num_copies == 0 else group
+    group = row.noted(r"zero1 group (\d+)", group, at_least=1)
     hsdp = re.search(r"hsdp=(\d+)x(\d+)", stated)
-    if hsdp and replicas == int(hsdp.group(1)) * int(hsdp.group(2)):
-        group = int(hsdp.group(2))
+    if hsdp:
+        outer, inner = (row.stated("sharding", one, at_least=1) for one in hsdp.groups())
+        group = inner if replicas == outer * inner else group
     return (kind, group) if group > 1 else ("none", 1)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from rephaze.errors import SpecError
-from rephaze.types.checks import check_count
+from rephaze.types.checks import check_count, whole_number
 
 MOST = 1e24
 """Of any number; times and bytes of it stay finite."""
@@ -16,7 +16,13 @@ MAY_BE_ZERO = ("zero", "tp", "pp", "dp", "cp", "ep", "ffn")
 """Counts that tables leave at 0 for what is not used."""
 MOST_BLOCKS = 4096
 MOST_COUNT = 2**30
+_NO_NUMBERS = ("nan", "inf", "-inf", "+inf", "infinity", "-infinity")
 _NUMBER = re.compile(r"[+-]?[0-9]+(\.[0-9]*)?([eE][+-]?[0-9]{1,3})?|[+-]?\.[0-9]+", re.ASCII)
+
+
+def is_numeric(text: str) -> bool:
+    """Whether it reads as a number, or as what stands for one that is none."""
+    return bool(_NUMBER.fullmatch(text)) or text.lower() in _NO_NUMBERS
 
 
 def _most(column: str) -> int:
@@ -77,3 +83,23 @@ class Row:
         """The first group of a pattern in the notes; blank where they do not have it."""
         found = re.search(pattern, self.text("notes") + "; " + self.text("remark"))
         return found.group(1) if found else ""
+
+    def noted(self, pattern: str, default: int, *, at_least: int = 0) -> int:
+        """A number that the notes state."""
+        text = self.note(pattern)
+        return self.stated("notes", text, at_least=at_least) if text else default
+
+    def stated(self, name: str, text: str, *, at_least: int = 0) -> int:
+        """A number within the text of a column."""
+        field, found = f"{self.file}:{self.line} {name}", whole_number(text)
+        if found is None:
+            raise SpecError(field, text, "must be a whole number")
+        check_count(field, found, at_least=at_least, at_most=MOST_COUNT)
+        return found
+
+    def word(self, name: str, *numbers: str) -> str:
+        """Text of a column for words, in which these numbers alone mean something."""
+        text = self.text(name)
+        if text not in numbers and is_numeric(text):
+            raise SpecError(f"{self.file}:{self.line} {name}", text, " or ".join(("must be a word", *numbers)))
+        return text

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from rephaze.truth.records import Experts, LatentAttention, ModelShape
-from rephaze.truth.run_row import Row
+from rephaze.truth.run_row import Row, is_numeric
 
 
 def read_shape(row: Row) -> tuple[ModelShape, str]:
@@ -19,11 +19,15 @@ def read_shape(row: Row) -> tuple[ModelShape, str]:
     if row.text("head_dim") == "MLA" or row.text("kv_heads") == "MLA" or "DeepSeek" in model or "Kimi" in model:
         stated = re.search(r"q_lora=(\w+) kv_lora=(\d+) qk=(\d+)\+(\d+) v=(\d+)", row.text("notes"))
         q_rank = (
-            (0 if stated.group(1) == "none" else int(stated.group(1)))
+            (0 if stated.group(1) == "none" else row.stated("notes", stated.group(1)))
             if stated
             else (0 if "Lite" in model else 1536)
         )
-        kv_rank, nope, rope, value = (int(v) for v in stated.groups()[1:]) if stated else (512, 128, 64, 128)
+        kv_rank, nope, rope, value = (
+            (row.stated("notes", one, at_least=1) for one in stated.groups()[1:])
+            if stated
+            else (512, 128, 64, 128)
+        )
         latent = LatentAttention(q_rank=q_rank, kv_rank=kv_rank, nope_dim=nope, rope_dim=rope, value_dim=value)
         head_dim = value
     else:
@@ -33,12 +37,14 @@ def read_shape(row: Row) -> tuple[ModelShape, str]:
     experts = _experts(row, blocks) if row.text("experts") else None
     window, windowed = 0, 0
     stated_window = row.text("window")
-    if stated_window.isdigit():
-        window = int(stated_window)
+    if is_numeric(stated_window):
+        window, windowed = row.stated("window", stated_window), blocks
         share = re.search(r"(\d+) of (\d+) layers", row.text("notes"))
-        windowed = blocks * int(share.group(1)) // int(share.group(2)) if share else blocks
-    elif stated_window.startswith("chunk"):
-        window, windowed = int(stated_window.split()[1]), blocks
+        if share:
+            some, out_of = (row.stated("notes", one, at_least=1) for one in share.groups())
+            windowed = min(blocks, blocks * some // out_of)
+    elif chunk := re.fullmatch(r"chunk (\d+)", stated_window):
+        window, windowed = row.stated("window", chunk.group(1), at_least=1), blocks
     if "sliding window" in row.text("notes"):
         window, windowed = 512, blocks
     vocab = row.count("vocab", 51_200)
@@ -76,7 +82,7 @@ def read_shape(row: Row) -> tuple[ModelShape, str]:
 
 
 def _experts(row: Row, blocks: int) -> Experts:
-    dense = int(row.note(r"dense_layers=(\d+)") or 0)
+    dense = row.noted(r"dense_layers=(\d+)", 0)
     model = row.text("model")
     if not dense:
         if "DeepSeek-V3" in model or "DeepSeekV3" in model:
@@ -85,7 +91,7 @@ def _experts(row: Row, blocks: int) -> Experts:
             dense = 1
         elif "Maverick" in model:
             dense = blocks // 2
-    shared = int(row.note(r"shared_expert_ffn=(\d+)") or 0)
+    shared = row.noted(r"shared_expert_ffn=(\d+)", 0)
     ffn = row.count("moe_ffn")
     if not shared and ("DeepSeek-V3" in model or "DeepSeekV3" in model or "Kimi" in model or "Maverick" in model):
         shared = ffn

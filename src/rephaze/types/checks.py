@@ -10,13 +10,27 @@ from typing import Any
 
 from rephaze.errors import SpecError
 
+_MOST_DIGITS = 18
+_LONG = 10_000
+"""Numbers from here are told with commas."""
+
 
 def check_count(field: str, value: Any, *, at_least: int = 1, at_most: int = 2**40) -> None:
     """Raise unless ``value`` is a whole number in ``[at_least, at_most]`` (bools are not numbers)."""
     if isinstance(value, bool) or not isinstance(value, int):
         raise SpecError(field, value, "must be a whole number")
     if not at_least <= value <= at_most:
-        raise SpecError(field, value, f"must be from {at_least} to {at_most:.6g}")
+        most = f"{at_most:,}" if at_most >= _LONG else str(at_most)
+        raise SpecError(field, value, f"must be from {at_least} to {most}")
+
+
+def whole_number(text: str) -> int | None:
+    """The number that plain digits write, at most 18 of them; None of anything else.
+
+    ``str.isdigit`` also takes superscripts, which ``int`` does not read, and thousands of digits, which it
+    refuses.
+    """
+    return int(text) if text.isascii() and text.isdecimal() and len(text) <= _MOST_DIGITS else None
 
 
 def check_number(

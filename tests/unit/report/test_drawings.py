@@ -18,7 +18,7 @@ from rephaze.report.svg import CHAR_WIDTH, Scale, log_ticks, number, round_ticks
 from rephaze.report.time_bars import TimeRow, parts_of, time_figure
 from rephaze.report.timeline import timeline_figure
 from rephaze.report.tradeoffs import AGAINST, Unsolved, _names, front_of, tradeoff_figure
-from rephaze.types.pareto import ChipPoint, PointKind
+from rephaze.types.pareto import ChipPoint, ChipPoints, PointKind
 from rephaze.types.run_record import Incumbent, minute_of
 from rephaze.types.space import AreaModel
 from rephaze.units import UM2_PER_MM2
@@ -139,6 +139,18 @@ def test_tradeoffs_draw_all_chips_or_those_near_the_limit(make_records):
     assert {row[0] for row in near.rows} == {"known", "dropped", "open"}
     assert [one.key for one in near.legend if one.key in ("dropped", "open")] == ["dropped", "open"]
     assert whole.svg.count("hollow") == 1  # over the limit
+
+
+def test_a_die_that_no_wafer_holds_has_no_place_along_cost(chip_point):
+    known = replace(chip_point("huge", area_mm2=300.0, samples_per_s=5.0), chip_usd=math.inf)
+    points = ChipPoints(
+        points=(known, chip_point("", 100.0, 3.0)), known_names=(), area_limit_um2=350 * UM2_PER_MM2
+    )
+    area, _, _, cost = (tradeoff_figure(points, one, "samples/s") for one in AGAINST)
+    assert len(area.rows) == 2
+    assert "no cost: no such die fits a wafer" in area.svg
+    assert len(cost.rows) == 1
+    assert "inf" not in area.svg + cost.svg
 
 
 def test_time_runs_on_over_sessions(make_records):

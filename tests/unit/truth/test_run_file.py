@@ -149,11 +149,52 @@ def test_what_a_policy_keeps(tmp_path):
             {"derived_iter_time_s": "", "measured_metric": "model_TFLOPs_per_gpu", "value": 0},
             "value is '0': must be",
         ),
+        ({"interleave": "nan"}, "interleave is 'nan': must be a whole number"),
+        ({"interleave": "-1", "pp": 1, "dp": 16}, "interleave is '-1': must be a whole number"),
+        ({"interleave": "9" * 5000}, "must be a whole number"),
+        ({"seq_parallel": "7"}, "seq_parallel is '7': must be a word or 0 or 1"),
+        ({"zero": "nan"}, "zero is 'nan': must be a word or 0 or 1 or 2 or 3"),
+        ({"precision": "-1"}, "precision is '-1': must be a word or 8 or 16"),
+        ({"notes": "ETP=x"}, "notes is 'x': must be a whole number"),
+        ({"notes": "ETP=0"}, "notes is 0: must be from 1"),
+        ({"notes": "zero1 group 0"}, "notes is 0: must be from 1"),
+        ({"notes": "zero1 group " + "9" * 5000}, "must be a whole number"),
+        ({"experts": 8, "topk": 2, "moe_ffn": 1024, "notes": "dense_layers=\u0663"}, "must be a whole number"),
+        ({"kv_heads": "MLA", "notes": "q_lora=x kv_lora=1 qk=1+1 v=1"}, "notes is 'x': must be a whole number"),
+        ({"kv_heads": "MLA", "notes": "q_lora=1 kv_lora=0 qk=1+1 v=1"}, "notes is 0: must be from 1"),
     ],
 )
 def test_numbers_that_make_no_sense_are_refused(tmp_path, change, said):
     with pytest.raises(SpecError, match=said):
         read_runs(write(tmp_path / "runs.csv", RUN_COLUMNS, [RUN | change]))
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"window": "nan"}, "window is 'nan': must be a whole number"),
+        ({"window": "\u00b2"}, ""),  # words: what the time was taken over
+        ({"window": "chunk"}, ""),
+        ({"window": "chunk 0"}, "window is 0: must be from 1"),
+        ({"window": "1024", "notes": "3 of 0 layers"}, "notes is 0: must be from 1"),
+        ({"sharding": "dp=0 DCN"}, "sharding is 0: must be from 1"),
+        ({"sharding": "hsdp=0x4"}, "sharding is 0: must be from 1"),
+        ({"attention": "1e5"}, "attention is '1e5': must be a word"),
+    ],
+)
+def test_numbers_within_columns_that_may_be_absent(tmp_path, change, said):
+    path = write(tmp_path / "runs.csv", (*RUN_COLUMNS, "window", "sharding", "attention"), [RUN | change])
+    if said:
+        with pytest.raises(SpecError, match=said):
+            read_runs(path)
+    else:
+        assert read_runs(path)[0].shape.window == 0
+
+
+@pytest.mark.parametrize("change", [{"tied": "nan"}, {"tied": "7"}, {"status": "0"}])
+def test_numbers_in_a_sweep_that_mean_nothing(tmp_path, change):
+    with pytest.raises(SpecError, match="must be a word"):
+        read_runs(write(tmp_path / "sweep.csv", SWEEP_COLUMNS, [SWEEP | change]))
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from enum import StrEnum
 from typing import Any, Protocol
 
 from rephaze.errors import SpecError
-from rephaze.types.checks import check_choice, check_count
+from rephaze.types.checks import check_choice, check_count, whole_number
 from rephaze.types.full import (
     DeviceOrder,
     FullGraph,
@@ -75,10 +75,11 @@ def _value(name: str, value: str) -> int | bool | StrEnum:
         check_choice(f"--why {name}", value, _FLAGS)
         return _FLAGS[value]
     least = 0 if name == "keep" else 1
-    if not value.isdecimal():
+    found = whole_number(value)
+    if found is None:
         raise SpecError(f"--why {name}", value, f"must be a whole number from {least}", "for example tp=8,pp=4")
-    check_count(f"--why {name}", int(value), at_least=least)
-    return int(value)
+    check_count(f"--why {name}", found, at_least=least)
+    return found
 
 
 def chosen_of(limits: FullLimits) -> dict[str, Any]:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import hashlib
 import importlib.util
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rephaze.errors import FileError, SpecError, UnsupportedError
 from rephaze.types.checks import did_you_mean
+from rephaze.types.files import is_file
 from rephaze.workload.extract.source import Inputs, Source, element_type, require_torch, told
 
 if TYPE_CHECKING:
@@ -25,7 +26,7 @@ def source_from_function(text: str, *, dtype: str) -> Source:
     require_torch(needs_transformers=False)
     path_text, _, function_name = text.rpartition(":")
     path = Path(path_text)
-    if not path.is_file():
+    if not is_file(path):
         raise FileError(f"{path}: no such file")
     spec = importlib.util.spec_from_file_location("rephaze_user_module", path)
     assert spec is not None
@@ -33,7 +34,7 @@ def source_from_function(text: str, *, dtype: str) -> Source:
     user = importlib.util.module_from_spec(spec)
     try:
         spec.loader.exec_module(user)
-    except Exception as error:
+    except (Exception, SystemExit) as error:  # a script that ends the process is no module either
         raise FileError(f"{path}: importing it failed: {told(error)}") from error
     function = getattr(user, function_name, None)
     if not callable(function):
@@ -50,7 +51,10 @@ def source_from_function(text: str, *, dtype: str) -> Source:
 def _source_from_callable(function: Callable[..., Any], *, name: str, dtype: str, digest: str) -> Source:
     import torch
 
-    takes_microbatch = len(inspect.signature(function).parameters) > 0
+    try:
+        takes_microbatch = len(inspect.signature(function).parameters) > 0
+    except (TypeError, ValueError):  # what is written in C may not say; calling it will
+        takes_microbatch = True
     if not takes_microbatch:
         raise SpecError(
             "source", name, "must take the microbatch size", f"write it as def {name}(microbatch): ..."
@@ -60,15 +64,20 @@ def _source_from_callable(function: Callable[..., Any], *, name: str, dtype: str
         try:
             with torch.device("meta"):
                 returned = function(microbatch)
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             raise UnsupportedError(f"{name}({microbatch}) failed: {told(error)}") from error
         if not (isinstance(returned, tuple) and len(returned) == 2 and isinstance(returned[0], torch.nn.Module)):
             raise SpecError("source", name, "must return a module and its inputs", "return (module, {'x': ...})")
         module, inputs = returned
         if isinstance(inputs, torch.Tensor):
             inputs = (inputs,)
-        if not isinstance(inputs, dict | tuple):
+        if isinstance(inputs, Mapping):  # such as what a tokenizer returns
+            inputs = dict(inputs)
+        elif isinstance(inputs, list):
             inputs = tuple(inputs)
+        if not isinstance(inputs, dict | tuple):
+            rule = f"must return its inputs as a dict, tuple, list or tensor, not {type(inputs).__name__}"
+            raise SpecError("source", name, rule, "return (module, {'x': ...})")
         return module, inputs
 
     module, sample = call(2)

@@ -56,7 +56,7 @@ def record_step(
         with torch.device("meta"), mode:
             try:
                 output = module(**inputs) if isinstance(inputs, dict) else module(*inputs)
-            except Exception as error:
+            except (Exception, SystemExit) as error:
                 raise UnsupportedError(_failure("forward", builder.path, error)) from error
         if training:
             loss = loss_of(output)
@@ -64,7 +64,7 @@ def record_step(
             with mode:
                 try:
                     loss.backward()  # type: ignore[no-untyped-call]
-                except Exception as error:
+                except (Exception, SystemExit) as error:
                     raise UnsupportedError(_failure("backward", builder.path, error)) from error
     trace = without_unread_constants(builder.trace)
     return without_dead_views(trace) if folded else trace
@@ -98,7 +98,7 @@ def loss_of(output: Any) -> torch.Tensor:
     return tensors[0].float().sum()
 
 
-def _failure(direction: str, path: str, error: Exception) -> str:
+def _failure(direction: str, path: str, error: BaseException) -> str:
     if isinstance(error, UnsupportedError):
         return f"{path or 'the module'}, {direction}: {error}"
     where = f" in {path}" if path else ""
