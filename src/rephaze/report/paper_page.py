@@ -150,6 +150,9 @@ def _own_table(found: SettingFindings) -> str:
         if result.chip is None:
             rows.append((model, result.reason, *(NOTHING,) * 7))
             continue
+        if not found.is_worth_showing(model):
+            rows.append((model, "none better than the common chip found in its time", *(NOTHING,) * 7))
+            continue
         chip, rate = result.chip, result.plans[0].samples_per_s
         lost = f"{1.0 - common[model] / rate:.1%}" if model in common else NOTHING
         is_proven = result.status is SearchStatus.OPTIMAL

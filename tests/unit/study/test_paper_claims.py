@@ -207,6 +207,18 @@ def test_a_search_without_a_bound_is_told_in_words(kept):
     assert "inf%" not in page
 
 
+def test_an_own_search_cut_before_it_was_as_good_as_the_common_chip_is_not_shown_as_a_loss(kept):
+    _, found = kept
+    (setting,) = found.settings
+    plan = setting.common.plans[0]
+    poor = replace(setting.common, plans=(replace(plan, samples_per_s=plan.samples_per_s / 3),), area_um2=1.0)
+    page = paper_page(replace(found, settings=(replace(setting, own={plan.model: poor}),)))
+    assert "none better than the common chip found in its time" in page
+    assert "-200" not in page
+    checks = checked_claims(replace(setting, own={plan.model: poor}), found.claims)
+    assert checks == checked_claims(replace(setting, own={}), found.claims)
+
+
 def test_without_a_chip_there_is_one_line_with_the_reason(kept):
     _, found = kept
     (setting,) = found.settings
