@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from importlib.resources import files
 from statistics import fmean
@@ -11,6 +12,8 @@ from rephaze.types.chip import Chip
 from rephaze.types.reproduction import ClaimCheck, PaperReproduction, SettingFindings
 from rephaze.types.search import SearchResult, SearchStatus
 from rephaze.units import GIB, MIB, UM2_PER_MM2
+
+NO_BOUND = "no bound in the time it had"
 
 VERDICTS = {True: "holds", False: "does not hold", None: "-"}
 NOTHING = "-"
@@ -93,6 +96,8 @@ def _proof(result: SearchResult) -> str:
     if result.status is SearchStatus.OPTIMAL:
         counted = "grid points" if result.certificate.num_boxes is not None else "chips"
         return f"proven over {result.certificate.num_designs:,} {counted}"
+    if math.isinf(result.gap):
+        return f"{result.status}: {NO_BOUND}, better ones may be left"
     return f"{result.status}: nothing is more than {result.gap:.1%} better"
 
 
@@ -145,6 +150,9 @@ def _own_table(found: SettingFindings) -> str:
         if result.chip is None:
             rows.append((model, result.reason, *(NOTHING,) * 7))
             continue
+        if not found.is_worth_showing(model):
+            rows.append((model, "none better than the common chip found in its time", *(NOTHING,) * 7))
+            continue
         chip, rate = result.chip, result.plans[0].samples_per_s
         lost = f"{1.0 - common[model] / rate:.1%}" if model in common else NOTHING
         is_proven = result.status is SearchStatus.OPTIMAL
@@ -158,7 +166,7 @@ def _own_table(found: SettingFindings) -> str:
                 f"{result.area_um2 / limit_um2:.1%}",
                 f"{rate:,.4g}",
                 lost,
-                "proven" if is_proven else f"gap {result.gap:.1%}",
+                "proven" if is_proven else NO_BOUND if math.isinf(result.gap) else f"gap {result.gap:.1%}",
             )
         )
     headings = (

@@ -191,7 +191,8 @@ def _searched(yardstick: Yardstick, result: SearchResult) -> Baseline:
     while_solving = sum(count for name, count in dropped.items() if name not in (DEVICE_TIME, LAYER_BOUNDS))
     counted = "grid points" if by_boxes else "designs"
     is_proven = result.status is SearchStatus.OPTIMAL
-    proof = "proven optimal" if is_proven else f"{result.status}, gap {result.gap:.2%}"
+    gap = f"gap {result.gap:.2%}" if math.isfinite(result.gap) else "no bound yet"
+    proof = "proven optimal" if is_proven else f"{result.status}, {gap}"
     return Baseline(
         name=SEARCHED,
         answer=None if result.chip is None else yardstick.answer(result.chip, result.plans, bound=result.bound),

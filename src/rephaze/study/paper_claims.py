@@ -94,7 +94,7 @@ def checked_claims(found: SettingFindings, claims: PaperClaims) -> list[ClaimChe
         return [ClaimCheck(claim="one chip for all models", published="", found=nothing, holds=None)]
     checks = _gain_checks(found, claims)
     tpuv4 = tpuv4_of(found.comparison.settings.scenario)
-    own = [result for result in found.own.values() if result.chip is not None]
+    own = [result for model, result in found.own.items() if found.is_worth_showing(model)]
     chips = [result.chip for result in own if result.chip is not None]
     plans = [*found.common.plans, *(plan for result in own for plan in result.plans)]
     limit_um2 = found.comparison.settings.scenario.space.area_limit_um2

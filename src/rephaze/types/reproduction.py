@@ -37,6 +37,12 @@ class SettingFindings:
     with_published_memory: ChipAnswer | None = None
     """The common chip with the memory the paper says suffices; None where none takes more, or sizes cost area."""
 
+    def is_worth_showing(self, model: str) -> bool:
+        """Whether a model's own search found a chip no worse for it than the common one: cut short, it may not."""
+        own = self.own[model]
+        common = {plan.model: plan.samples_per_s for plan in self.common.plans}
+        return own.chip is not None and own.plans[0].samples_per_s >= common.get(model, 0.0)
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ClaimCheck:

@@ -1,10 +1,12 @@
 """The paper's claims on a handful of chips: kept runs, gains, verdicts."""
 
+import math
 from dataclasses import replace
 
 import pytest
 
 from rephaze.errors import RunError
+from rephaze.report.paper_page import paper_page
 from rephaze.study import paper_runs
 from rephaze.study.paper_claims import checked_claims, gains, published_claims, reproduce_paper, unevenness
 from rephaze.study.paper_runs import MIXED_UNITS, PAPER_SETTINGS, PaperSetting
@@ -192,6 +194,29 @@ def test_memory_suffices_if_hardly_anything_is_lost_without_more(kept):
     assert not check(0.9).holds
     assert "no model loses more than 10.0%" in check(0.9).found
     assert not next(one for one in checked_claims(large, found.claims) if one.claim == "memory suffices").holds
+
+
+def test_a_search_without_a_bound_is_told_in_words(kept):
+    _, found = kept
+    (setting,) = found.settings
+    cut = replace(setting.common, status=SearchStatus.FEASIBLE, bound=math.inf, gap=math.inf)
+    changed = replace(setting, common=cut, own={"bert-large": cut})
+    page = paper_page(replace(found, settings=(changed,)))
+    assert "feasible: no bound in the time it had, better ones may be left" in page
+    assert "| no bound in the time it had |" in page
+    assert "inf%" not in page
+
+
+def test_an_own_search_cut_before_it_was_as_good_as_the_common_chip_is_not_shown_as_a_loss(kept):
+    _, found = kept
+    (setting,) = found.settings
+    plan = setting.common.plans[0]
+    poor = replace(setting.common, plans=(replace(plan, samples_per_s=plan.samples_per_s / 3),), area_um2=1.0)
+    page = paper_page(replace(found, settings=(replace(setting, own={plan.model: poor}),)))
+    assert "none better than the common chip found in its time" in page
+    assert "-200" not in page
+    checks = checked_claims(replace(setting, own={plan.model: poor}), found.claims)
+    assert checks == checked_claims(replace(setting, own={}), found.claims)
 
 
 def test_without_a_chip_there_is_one_line_with_the_reason(kept):
