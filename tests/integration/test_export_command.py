@@ -48,13 +48,13 @@ def test_export_to_csv_and_parquet(folder, tmp_path):
 
 
 def test_export_refuses_in_one_line(folder, tmp_path):
-    for args, said in (
-        ((folder, "--out", tmp_path / "t.txt"), "ends in neither .csv nor .parquet"),
-        ((tmp_path, "--out", tmp_path / "t.csv"), "not a run"),
-        ((tmp_path / "none", "--out", tmp_path / "t.csv"), "no such folder"),
+    for args, code, said in (
+        ((folder, "--out", tmp_path / "t.txt"), 2, "ends in neither .csv nor .parquet"),
+        ((tmp_path, "--out", tmp_path / "t.csv"), 1, "not a run"),
+        ((tmp_path / "none", "--out", tmp_path / "t.csv"), 1, "no such folder"),
     ):
         done = run(*args)
-        assert done.returncode == 1
+        assert done.returncode == code
         assert said in done.stderr
         assert len(done.stderr.strip().splitlines()) == 1
     assert run(folder).returncode == 2

@@ -72,9 +72,23 @@ class MappedProducts(NamedTuple):
     """Of HBM and buffer, on the first chip, 2 x g."""
 
 
-class _Works(NamedTuple):
+class _Ops(NamedTuple):
+    """A block as compiled functions take it."""
+
+    rows_n: Rows
+    link_s_n: Floats
     elements_w: Floats
     lane_ops_w: Floats
+
+
+class _OnChips(NamedTuple):
+    """The chips, and memory for what products take at least on the core shapes they have."""
+
+    rows_c: Rows
+    shape_of_c: Ints
+    first_s: Ints
+    """A chip of each shape."""
+    terms_s6: Floats
 
 
 def chip_rows(rates: ChipRates) -> Rows:
@@ -112,36 +126,16 @@ def block_bounds(
     num_shapes = int(shape_of_c.max(initial=-1)) + 1
     first_s = np.zeros(num_shapes, dtype=np.int64)
     first_s[shape_of_c[::-1]] = np.arange(len(chips_c))[::-1]
-    works = _Works(block.elements_w, block.lane_ops_w)
-    terms_s6 = np.empty((num_shapes, 6))
-    _fill_block(
-        block.rows_n,
-        works,
-        block.link_s(cluster),
-        chips_c,
-        shape_of_c,
-        first_s,
-        mapped,
-        terms_s6,
-        cycles_mnc,
-        uses_2n,
-    )
+    ops = _Ops(block.rows_n, block.link_s(cluster), block.elements_w, block.lane_ops_w)
+    on_chips = _OnChips(chips_c, shape_of_c, first_s, np.empty((num_shapes, 6)))
+    _fill_block(ops, on_chips, mapped, cycles_mnc, uses_2n)
     return BlockBounds(cycles_mnc, uses_2n[HBM], uses_2n[BUFFER])
 
 
 @kernel_in_place
-def _fill_block(
-    rows_n: Rows,
-    works: _Works,
-    link_s_n: Floats,
-    chips_c: Rows,
-    shape_of_c: Ints,
-    first_s: Ints,
-    mapped: MappedProducts,
-    terms_s6: Floats,
-    cycles_mnc: Ints,
-    uses_2n: Floats,
-) -> None:
+def _fill_block(ops: _Ops, chips: _OnChips, mapped: MappedProducts, cycles_mnc: Ints, uses_2n: Floats) -> None:
+    rows_n, link_s_n, elements_w, lane_ops_w = ops
+    chips_c, shape_of_c, first_s, terms_s6 = chips
     for n in range(len(rows_n)):
         row = rows_n[n]
         if row.kind == PRODUCT:
@@ -149,10 +143,8 @@ def _fill_block(
                 _fill_terms(row, chips_c[first_s[s]], terms_s6[s])
         for c in range(len(chips_c)):
             chip = chips_c[c]
-            lane_cycles = busy_lanes(works.elements_w, works.lane_ops_w, row.first_work, row.end_work, chip.lanes)
-            all_lane_cycles = busy_lanes(
-                works.elements_w, works.lane_ops_w, row.first_work, row.end_work, chip.all_lanes
-            )
+            lane_cycles = busy_lanes(elements_w, lane_ops_w, row.first_work, row.end_work, chip.lanes)
+            all_lane_cycles = busy_lanes(elements_w, lane_ops_w, row.first_work, row.end_work, chip.all_lanes)
             for m in range(NUM_MODES):
                 is_all, share = m % 2 == 1, 1.0 if m < 2 else HALF
                 lane = all_lane_cycles if is_all else lane_cycles

@@ -79,7 +79,9 @@ class OpBlock:
                 continue
             _fill_row(self.rows_n[n], one)
             if one.op.kind is OpKind.GEMM:
-                products.append(OneProduct(n, product_dims(one.op, one.microbatch), _side_bytes(one)))
+                products.append(
+                    OneProduct(n, product_dims(one.op, one.microbatch), side_bytes(one.op, one.microbatch))
+                )
             own_elements, own_ops = element_work(one.op, one.microbatch)
             elements.append(own_elements)
             lane_ops.append(own_ops)
@@ -124,10 +126,6 @@ def message_bytes(op: Op, microbatch: int) -> float:
     return 2.0 * float(op.collective.payload_bytes.at(microbatch)) * op.collective.num_messages
 
 
-def _side_bytes(one: OpAt) -> float:
-    return side_bytes(one.op, one.microbatch)
-
-
 def _message_s(one: OpAt | None, cluster: Cluster) -> float:
     if one is None or one.op.collective is None:
         return 0.0
@@ -141,7 +139,7 @@ def _fill_row(row: np.void, one: OpAt) -> None:
     if op.kind is OpKind.GEMM:
         row["kind"] = PRODUCT
         row["batch"], row["m"], row["n"], row["k"] = product_dims(op, microbatch)
-        row["side_bytes"] = _side_bytes(one)
+        row["side_bytes"] = side_bytes(op, microbatch)
     elif op.kind is OpKind.ATTENTION:
         assert op.attention is not None
         row["kind"] = ATTENTION
