@@ -31,7 +31,7 @@ from rephaze.cli.physics_option import PhysicsOption
 from rephaze.cli.tables import print_content
 from rephaze.errors import RephazeError
 from rephaze.types.stopping import UNSTOPPED, StopSignal
-from rephaze.units import UM2_PER_MM2
+from rephaze.units import UM2_PER_MM2, gap_text
 
 if TYPE_CHECKING:
     from rephaze.api.exploring import SearchProgress
@@ -217,8 +217,9 @@ def _progress(quiet: bool) -> Iterator[Any]:
             if not state.objective:
                 on_step(f"{state.phase}: {state.num_designs:,} designs, {state.elapsed_s:.0f} s")
                 return
+            bound = f"bound {state.bound:,.4g}" if isfinite(state.bound) else "no bound yet"
             on_step(
-                f"{state.phase}: best {state.objective:,.4g}, bound {state.bound:,.4g} (gap {state.gap:.2%}), "
+                f"{state.phase}: best {state.objective:,.4g}, {bound} (gap {gap_text(state.gap)}), "
                 f"{state.num_open:,} {state.counted} open, {state.num_solved:,} looked at, {state.elapsed_s:.0f} s"
             )
 

@@ -8,6 +8,7 @@ from rephaze.report.figure import Figure, figure_html
 from rephaze.report.page import Section, paragraph, table, write_page
 from rephaze.report.ratio_bars import RatioBar, ratio_figure
 from rephaze.types.comparison import Baseline, Comparison
+from rephaze.units import gap_text
 
 
 def comparison_figure(comparison: Comparison) -> Figure:
@@ -104,5 +105,7 @@ def _row(one: Baseline, comparison: Comparison) -> tuple[str, ...]:
         for base in comparison.references
     ]
     value = f"{one.objective:,.5g}" if one.objective > 0 else "none"
-    gap = "" if one.answer is None or not one.objective else "proven" if one.is_proven else f"{one.answer.gap:.2%}"
+    gap = (
+        "" if one.answer is None or not one.objective else "proven" if one.is_proven else gap_text(one.answer.gap)
+    )
     return (one.name, value, gap, *ratios, f"{one.num_evaluations:,}", f"{one.search_s:.1f}", one.note)

@@ -9,7 +9,7 @@ from rephaze.report.page import Section, table, write_page
 from rephaze.report.ratio_bars import RatioBar, ratio_figure
 from rephaze.types.search import SearchResult
 from rephaze.types.sensitivity import Sensitivity
-from rephaze.units import UM2_PER_MM2
+from rephaze.units import UM2_PER_MM2, gap_text
 
 _HEADER = ("changed", "objective", "over unchanged", "mm²", "chip", "plans (tp x pp x dp, microbatch)", "status")
 
@@ -60,5 +60,5 @@ def _row(result: SearchResult, gain: str) -> tuple[str, ...]:
         f"{result.area_um2 / UM2_PER_MM2:,.1f}",
         chip.in_words,
         "; ".join(f"{plan.tp} x {plan.pp} x {plan.dp}, {plan.microbatch}" for plan in result.plans),
-        str(result.status) if result.gap == 0 else f"{result.status}, gap {result.gap:.2%}",
+        str(result.status) if result.gap == 0 else f"{result.status}, gap {gap_text(result.gap)}",
     )
