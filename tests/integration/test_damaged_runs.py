@@ -136,6 +136,16 @@ def test_no_bit_that_a_row_holds_passes(run, copy, tmp_path):
     assert num_told > 0
 
 
+@pytest.mark.parametrize("name", [b"evaluations", b"TABLE bounds", b"incumbents"])
+def test_a_name_that_is_no_text(run, copy, tmp_path, name):
+    """SQLite says it in its message, which is no text then either."""
+    content = (run / DB_NAME).read_bytes()
+    assert name in content
+    (copy / DB_NAME).write_bytes(content.replace(name, b"\x83" + name[1:]))
+    for one in commands(copy, tmp_path):
+        assert invoked(*one) == 1, one
+
+
 EDITS = {
     "no run": ("DELETE FROM run",),
     "text as area": ("UPDATE designs SET area_um2 = 'large' WHERE design = 3",),

@@ -7,6 +7,7 @@ from collections import defaultdict
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from hypothesis import given, settings
@@ -226,6 +227,27 @@ def test_what_is_in_flight_is_what_memory_counts(seed, schedule):
         counted = kept_bytes(plan, count, device, sizes[device :: plan.pp])
         assert most[device] == pytest.approx(counted)
         assert held[device] == pytest.approx(0.0, abs=1e-9)
+
+
+@given(st.integers(1, 6), st.integers(2, 4), st.integers(1, 40), st.data())
+@settings(deadline=None)
+def test_interleaved_passes_counted_one_by_one_keep_no_more(pp, num_chunks, rounds, data):
+    """All passes of a batch, one by one; and of a batch a million times as long as much, at once."""
+    plan = SimpleNamespace(pp=pp, chunks=num_chunks, schedule=PipelineSchedule.INTERLEAVED)
+    device, count = data.draw(st.integers(0, pp - 1)), pp * rounds
+    sizes = data.draw(st.lists(st.integers(1, 1000), min_size=num_chunks, max_size=num_chunks))
+    total, held, most = count * num_chunks, 0, 0
+    ahead = min(total, 2 * (pp - device - 1) + (num_chunks - 1) * pp)
+    for step in range(total + ahead):
+        if step < total:
+            held += sizes[(step // pp) % num_chunks]
+            most = max(most, held)
+        if step >= ahead:
+            held -= sizes[num_chunks - 1 - ((step - ahead) // pp) % num_chunks]
+    assert held == 0
+    assert kept_bytes(plan, count, device, sizes) == most
+    if rounds > 2 * num_chunks:
+        assert kept_bytes(plan, count * 10**6, device, sizes) == most
 
 
 @given(seed=SEEDS)

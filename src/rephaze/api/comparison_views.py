@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from rephaze.api.plan_rates import OBJECTIVE_UNITS
 from rephaze.api.present import Block, TextTable
+from rephaze.units import gap_text
 
 if TYPE_CHECKING:
     from rephaze.types.comparison import Baseline, Comparison, GainSplit, Sharing
@@ -96,7 +97,7 @@ def _gap(one: Baseline) -> str:
         return "-"
     if one.is_proven:
         return "proven" if one.objective > 0 else "-"
-    return f"{one.answer.gap:.2%}" if one.objective > 0 else "not proven"
+    return gap_text(one.answer.gap) if one.objective > 0 else "not proven"
 
 
 def _value(objective: float) -> str:

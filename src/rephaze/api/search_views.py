@@ -11,7 +11,7 @@ from rephaze.api.plan_rates import OBJECTIVE_UNITS, objective_figure, plan_rates
 from rephaze.api.present import Block, TextTable
 from rephaze.types.pareto import AreaBudget, ParetoPoint
 from rephaze.types.readable import fields_in_words
-from rephaze.units import GB, GIB, MIB, S_PER_MS, UM2_PER_MM2
+from rephaze.units import GB, GIB, MIB, S_PER_MS, UM2_PER_MM2, gap_text
 
 if TYPE_CHECKING:
     from rephaze.api.runs import Run
@@ -51,9 +51,10 @@ def exploration_blocks(found: Exploration) -> list[Block]:
 
 def answer_sentence(found: Exploration) -> str:
     """Objective, bound and gap of an answer."""
+    bound = f"bound {_objective(found, found.bound)}" if isfinite(found.bound) else "not bounded yet"
     return (
         f"in {found.search_s:.1f} s: {found.settings.objective} {_objective(found, found.objective)} "
-        f"(bound {_objective(found, found.bound)}, gap {found.gap:.3%}); scenario {found.settings.scenario.name}"
+        f"({bound}, gap {gap_text(found.gap, 3)}); scenario {found.settings.scenario.name}"
     )
 
 
@@ -187,7 +188,7 @@ def _answer_cells(result: SearchResult, gain: str, objective: Objective) -> tupl
             for name in ("tp", "pp", "dp", "microbatch")
         ),
         result.status,
-        f"{result.gap:.2%}",
+        gap_text(result.gap),
     )
 
 

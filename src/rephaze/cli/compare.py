@@ -25,6 +25,7 @@ from rephaze.cli.output import (
 from rephaze.cli.tables import print_content
 from rephaze.types.output_files import HTML_PAGE, check_output
 from rephaze.types.readable import amount
+from rephaze.units import gap_text
 
 if TYPE_CHECKING:
     from rephaze.api.exploring import OnStep, SearchProgress
@@ -123,7 +124,9 @@ def step_progress(quiet: bool) -> Iterator[OnStep]:
             if progress is None:
                 on_step(step)
                 return
-            found = f"best {amount(progress.objective)}, gap {progress.gap:.2%}, " if progress.objective else ""
+            found = (
+                f"best {amount(progress.objective)}, gap {gap_text(progress.gap)}, " if progress.objective else ""
+            )
             on_step(f"{step}: {found}{progress.num_solved:,} looked at, {progress.elapsed_s:.0f} s")
 
         yield show

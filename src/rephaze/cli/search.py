@@ -32,7 +32,7 @@ from rephaze.cli.tables import print_content
 from rephaze.errors import RephazeError
 from rephaze.types.readable import amount, fields_in_words
 from rephaze.types.stopping import UNSTOPPED, StopSignal
-from rephaze.units import UM2_PER_MM2
+from rephaze.units import UM2_PER_MM2, gap_text
 
 if TYPE_CHECKING:
     from rephaze.api.exploring import SearchProgress
@@ -220,9 +220,9 @@ def _progress(quiet: bool) -> Iterator[Any]:
             if not state.objective:
                 on_step(f"{state.phase}: {state.num_designs:,} designs, {state.elapsed_s:.0f} s")
                 return
+            bound = f"bound {amount(state.bound)}" if isfinite(state.bound) else "no bound yet"
             on_step(
-                f"{state.phase}: best {amount(state.objective)}, bound {amount(state.bound)} "
-                f"(gap {state.gap:.2%}), "
+                f"{state.phase}: best {amount(state.objective)}, {bound} (gap {gap_text(state.gap)}), "
                 f"{state.num_open:,} {state.counted} open, {state.num_solved:,} looked at, {state.elapsed_s:.0f} s"
             )
 

@@ -35,14 +35,19 @@ Ints = NDArray[np.int64]
 AmountT = TypeVar("AmountT", float, Floats)
 
 
+MOST_WEIGHT = 1e12
+"""Sums and quotients of weights stay finite, and no model is lost beside another."""
+
+
 def check_weights(settings: SearchSettings) -> None:
     """Raise unless there is one positive weight for each model."""
     if len(settings.weights) != len(settings.models):
         rule = f"must list one weight for each of the {len(settings.models)} models"
         raise SpecError("weights", list(settings.weights), rule)
     for weight in settings.weights:
-        if not weight > 0 or not np.isfinite(weight):
-            raise SpecError("weights", list(settings.weights), "must all be positive")
+        if not 1 / MOST_WEIGHT <= weight <= MOST_WEIGHT:
+            rule = f"must all be positive, from {1 / MOST_WEIGHT:g} to {MOST_WEIGHT:g}"
+            raise SpecError("weights", list(settings.weights), rule)
 
 
 def combine(values_mc: Floats, weights: tuple[float, ...], aggregate: Aggregate) -> Floats:

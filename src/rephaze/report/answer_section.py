@@ -23,6 +23,7 @@ from rephaze.units import (
     UM2_PER_MM2,
     USD_PER_MUSD,
     W_PER_MW,
+    gap_text,
 )
 
 _UNITS = {
@@ -85,7 +86,8 @@ def answer_sentence(settings: SearchSettings, result: SearchResult, baselines: S
             said += f" and {result.objective / by_name[TPUV4_EXPERT]:.1f} times TPUv4 with an expert's plan"
     if result.status is SearchStatus.OPTIMAL:
         return said + ". It is proven that none does better."
-    return said + f". It is not proven to be the best: up to {result.gap:.1%} more may be possible."
+    more = f"up to {result.gap:.1%} more may be possible" if math.isfinite(result.gap) else "nothing bounds it yet"
+    return said + f". It is not proven to be the best: {more}."
 
 
 def why_sentences(plans: Sequence[PlanDetail], accounts: Sequence[BaselineAccounts]) -> list[str]:
@@ -140,11 +142,11 @@ def answer_body(
     body = paragraph(answer_sentence(settings, result, baselines), "answer") + status_line(result.status, text)
     if result.chip is None:
         return body
-    gap = "none" if result.gap == 0 else f"{result.gap:.3%}"
+    gap = "none" if result.gap == 0 else gap_text(result.gap, 3)
     limit_um2 = settings.scenario.space.area_limit_um2
     numbers = [
         (amount(result.objective, 5), objective_unit(settings)),
-        (amount(result.bound, 5), "bound: nothing does better"),
+        (amount(result.bound, 5) if math.isfinite(result.bound) else "none yet", "bound: nothing does better"),
         (gap, "gap between them"),
         (f"{result.area_um2 / UM2_PER_MM2:,.1f} mm²", f"area, {result.area_um2 / limit_um2:.1%} of the limit"),
     ]

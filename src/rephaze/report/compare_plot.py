@@ -9,6 +9,7 @@ from rephaze.report.page import Section, paragraph, table, write_page
 from rephaze.report.ratio_bars import RatioBar, ratio_figure
 from rephaze.types.comparison import Baseline, Comparison
 from rephaze.types.readable import amount
+from rephaze.units import gap_text
 
 
 def comparison_figure(comparison: Comparison) -> Figure:
@@ -105,5 +106,7 @@ def _row(one: Baseline, comparison: Comparison) -> tuple[str, ...]:
         for base in comparison.references
     ]
     value = amount(one.objective, 5) if one.objective > 0 else "none"
-    gap = "" if one.answer is None or not one.objective else "proven" if one.is_proven else f"{one.answer.gap:.2%}"
+    gap = (
+        "" if one.answer is None or not one.objective else "proven" if one.is_proven else gap_text(one.answer.gap)
+    )
     return (one.name, value, gap, *ratios, f"{one.num_evaluations:,}", f"{one.search_s:.1f}", one.note)

@@ -11,7 +11,7 @@ from rephaze.types.comparison import ROUNDING
 from rephaze.types.readable import amount
 from rephaze.types.search import SearchResult, SearchStatus
 from rephaze.types.standing import Standing
-from rephaze.units import UM2_PER_MM2
+from rephaze.units import UM2_PER_MM2, gap_text
 
 NONE_HELD = (
     "This run holds no known chip: rephaze report RUN --known-chips SECONDS measures them, "
@@ -67,7 +67,7 @@ def _proof(chip: MarkedChip, result: SearchResult) -> str:
         return "yes, exactly"
     open_ends = []
     if result.status is not SearchStatus.OPTIMAL:
-        open_ends.append(f"the search has a gap of {result.gap:.2%}")
+        open_ends.append(f"the search has a gap of {gap_text(result.gap)}")
     if not _is_exact(chip):
         open_ends.append(f"its own plans may be {chip.bound / chip.objective - 1:.2%} better")
     return f"yes; it may stand better: {', '.join(open_ends)}"

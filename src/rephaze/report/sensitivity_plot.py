@@ -11,7 +11,7 @@ from rephaze.report.ratio_bars import RatioBar, ratio_figure
 from rephaze.types.readable import KNOB_WORDS, amount
 from rephaze.types.search import SearchResult
 from rephaze.types.sensitivity import ChangedSearch, Sensitivity
-from rephaze.units import UM2_PER_MM2
+from rephaze.units import UM2_PER_MM2, gap_text
 
 _HEADER = ("over unchanged", "area (mm²)", "chip", "tp x dp x pp, microbatch", "status")
 _NOTE = "Each is a whole search of its own: the chip and the plans may follow the change."
@@ -72,5 +72,5 @@ def _row(result: SearchResult, gain: str) -> tuple[str, ...]:
         f"{result.area_um2 / UM2_PER_MM2:,.1f}",
         chip.in_words,
         "; ".join(together(f"{plan.tp} x {plan.dp} x {plan.pp}, {plan.microbatch}") for plan in result.plans),
-        str(result.status) if result.gap == 0 else f"{result.status}, gap {result.gap:.2%}",
+        str(result.status) if result.gap == 0 else f"{result.status}, gap {gap_text(result.gap)}",
     )

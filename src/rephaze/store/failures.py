@@ -40,6 +40,10 @@ def reported(folder: Path, doing: str) -> Iterator[None]:
             raise
         said = _SAID.get(code & 0xFF, "{}").format(_one_line(error))
         raise RunError(f"{folder}: cannot {doing}: {said}") from error
+    except UnicodeDecodeError as error:
+        # SQLite's own message has a name in it that is damaged.
+        said = _SAID.get(sqlite3.SQLITE_CORRUPT, "{}").format("a name in it is no text")
+        raise RunError(f"{folder}: cannot {doing}: {said}") from error
     except OSError as error:
         raise RunError(f"{folder}: cannot {doing}: {_one_line(error.strerror or error)}") from error
 

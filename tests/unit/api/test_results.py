@@ -87,6 +87,12 @@ def test_an_exploration_is_its_search_result_and_shows_it():
     assert "&lt;b&gt;" in found._repr_html_()
 
 
+def test_an_answer_that_nothing_bounds_yet_says_so_in_words():
+    stopped = replace(answer(), status=SearchStatus.FEASIBLE, bound=math.inf, gap=math.inf)
+    found = str(shown_as(Exploration, stopped, settings=settings()))
+    assert found.startswith("feasible in 2.0 s: throughput 90 samples/s (not bounded yet, gap unknown)")
+
+
 def test_without_a_chip_the_reason_is_the_headline():
     nothing = replace(answer(), chip=None, design=None, plans=(), reason="memory: too small")
     unknown = shown_as(Exploration, replace(nothing, status="unknown", bound=math.inf), settings=settings())

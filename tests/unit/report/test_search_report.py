@@ -5,6 +5,7 @@ import csv
 import hashlib
 import io
 import json
+import math
 import re
 from dataclasses import replace
 from html.parser import HTMLParser
@@ -283,6 +284,8 @@ def test_the_sentence_sets_the_answer_beside_tpuv4(make_records):
     assert "2.00 times what TPUv4 reaches at its best and 2.0 times TPUv4 with an expert's plan" in said
     assert said.endswith("It is proven that none does better.")
     assert "TPUv4" not in answer_sentence(settings, result, ())
+    stopped = replace(result, status=SearchStatus.FEASIBLE, bound=math.inf, gap=math.inf)
+    assert answer_sentence(settings, stopped, ()).endswith("not proven to be the best: nothing bounds it yet.")
     several = replace(settings, models=("a", "b", "c", "d", "e"))
     assert "trains a, b and 3 more fastest" in answer_sentence(several, result, ())
 

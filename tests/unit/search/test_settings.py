@@ -74,6 +74,7 @@ def test_another_number_of_devices_keeps_the_inner_level():
         ('[search]\nmodels = ["a", "a"]\n', "names a model twice"),
         ('[search]\nmodels = ["a"]\nweights = [1.0, 2.0]\n', "one weight for each of the 1 models"),
         ('[search]\nmodels = ["a"]\nweights = [0.0]\n', "must all be positive"),
+        ('[search]\nmodels = ["a"]\nweights = [1e308]\n', "must all be positive, from 1e-12 to 1e\\+12"),
         ('[search]\nmodels = ["a"]\nmodel = 1\n', "run.toml: search.model is 1: .*did you mean 'models'"),
         (
             '[serach]\nmodels = ["a"]\n',

@@ -31,12 +31,10 @@ def _interleaved_bytes(
     total = num_microbatches * num_chunks
     ahead = min(total, 2 * (pp - device - 1) + (num_chunks - 1) * pp)
     held, most = 0.0, 0.0
-    backward = 0
-    for forward in range(total + ahead):
-        if forward < total:
-            held += chunk_bytes[(forward // pp) % num_chunks]
-            most = max(most, held)
+    # From then on each forward pass is followed by a backward pass, and all repeats after a round of all chunks.
+    for forward in range(min(total, ahead + 2 * pp * num_chunks)):
+        held += chunk_bytes[(forward // pp) % num_chunks]
+        most = max(most, held)
         if forward >= ahead:
-            held -= chunk_bytes[num_chunks - 1 - (backward // pp) % num_chunks]
-            backward += 1
+            held -= chunk_bytes[num_chunks - 1 - ((forward - ahead) // pp) % num_chunks]
     return most
