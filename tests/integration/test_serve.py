@@ -178,10 +178,10 @@ def test_posts_from_elsewhere_are_refused(client, folder):
 
 
 def test_long_bodies_are_refused(client):
-    long = "x" * (MOST_BODY_BYTES + 1)
-    assert client.ask("/searches", "POST", long)[0] == 413
+    # The length alone is refused: a body still under way when the server closes would reset the answer.
+    assert client.ask("/searches", "POST", Content_Length=str(MOST_BODY_BYTES + 1))[0] == 413
     for length in ("9" * 5000, "\u00b2", "-1", "x"):
-        assert client.ask("/searches", "POST", "x", Content_Length=length)[0] in (400, 413)
+        assert client.ask("/searches", "POST", Content_Length=length)[0] in (400, 413)
 
     def pieces():
         for _ in range(40):
