@@ -5,6 +5,7 @@ Axis letters: b = box, d = design, f = field.
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
@@ -47,7 +48,8 @@ def field_reaches(run: RunReader, budget_s: float = 0.0, stop: StopSignal = UNST
 
     Args:
         run: The run.
-        budget_s: Time for measuring the winner with one field changed, after the first, which always is.
+        budget_s: Time for measuring the winner with one field changed, after the first, which always is; what is
+            under way then is left out.
         stop: Ends the measuring.
     """
     closed, left, result = run.closed_boxes(), run.open_boxes(), run.result()
@@ -166,15 +168,16 @@ def _measured(
         for number, axis in enumerate(axes)
         for at, position in enumerate(axis.moved)
     ]
-    yardsticks = _Yardsticks(settings, grid, stop)
+    deadline_s = math.inf
+    yardsticks = _Yardsticks(
+        settings, grid, StopSignal(is_asked=lambda: stop.is_over() or time.perf_counter() > deadline_s)
+    )
     try:
         for _, _, position in sorted(move for move in moves if move[2] not in known):
             chip = grid.chip(grid.design_at(position))
             found[position] = yardsticks.of(position).with_searched_plans(chip)
             if len(found) == 1:
-                began = time.perf_counter()  # what loading took is nobody's fault
-            if time.perf_counter() - began > budget_s:
-                break
+                deadline_s = time.perf_counter() + budget_s  # what loading took is nobody's fault
     except StoppedError:
         pass
     return found

@@ -50,19 +50,19 @@ def measure_known_chips(
     Args:
         settings: Of the search.
         max_area_um2: Larger chips are left out.
-        budget_s: After this no further chip is begun; the first always is.
+        budget_s: After this only the first chip is still waited for; what is under way is left out.
         stop: Ends the work; chips measured by then are the answer.
         without: Names of chips to pass over.
     """
-    began = time.perf_counter()
+    deadline_s = time.perf_counter() + budget_s
     found: list[ChipAnswer] = []
+    within = StopSignal(is_asked=lambda: stop.is_over() or (bool(found) and time.perf_counter() > deadline_s))
     try:
-        yardstick = Yardstick(Preparation(settings, stop))
+        yardstick = Yardstick(Preparation(settings, within))
         for chip in known_chips(settings.scenario):
             if chip.name in without:
                 continue
-            if found and time.perf_counter() - began > budget_s:
-                break
+            within.check()
             if yardstick.area_um2(chip) <= max_area_um2:
                 found.append(yardstick.with_searched_plans(chip))
     except StoppedError:

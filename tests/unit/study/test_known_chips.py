@@ -2,6 +2,7 @@
 
 import importlib.util
 from pathlib import Path
+from time import sleep
 
 import pytest
 
@@ -38,6 +39,20 @@ def test_out_of_time_only_the_first_is_measured_and_as_the_yardstick_does(asked)
     (answer,) = measure_known_chips(asked, budget_s=0.0)
     assert answer == Yardstick(SpaceEvaluator(asked)).with_searched_plans(known_chips(asked.scenario)[0])
     assert answer.objective > 0
+
+
+def test_a_chip_that_takes_too_long_is_left_out(asked, monkeypatch):
+    measure = Yardstick.with_searched_plans
+
+    def without_end(yardstick, chip):
+        while chip.name != "tpuv4":
+            yardstick.solver(chip).stop.check()
+            sleep(0.01)
+        return measure(yardstick, chip)
+
+    monkeypatch.setattr(Yardstick, "with_searched_plans", without_end)
+    (answer,) = measure_known_chips(asked, budget_s=0.1)
+    assert answer.chip.name == "tpuv4"
 
 
 def test_chips_too_large_are_left_out(asked):
