@@ -23,8 +23,10 @@ TryDesigns = Callable[[Sequence[OpenBox], Goal], list[Trial]]
 
 NUM_FIRST = 16
 """Most drawn designs that are tried."""
-NUM_ABREAST = 4
+NUM_ABREAST = 2
 """Of them at a time, until one has a plan: told apart by rates, the fastest may lack memory."""
+LEAST_GAIN = 0.01
+"""An answer that is better by less than this part is no reason to look around again."""
 
 
 class Climb:
@@ -37,6 +39,8 @@ class Climb:
 
     def __init__(self, grid: AnyGrid, try_designs: TryDesigns) -> None:
         self._grid, self._try = grid, try_designs
+        self._highest = 0.0
+        """What the climbs came to."""
 
     def from_drawn(self, seed: int, bound: Callable[[NDArray[np.int64]], BoxBounds]) -> OpenBox | None:
         """The best design that a climb from some drawn ones comes to; None if none of them has a plan.
@@ -62,7 +66,9 @@ class Climb:
         return None
 
     def from_answer(self, position: Position, objective: float) -> OpenBox | None:
-        """The design that a climb from a solved one comes to; None if that is none better."""
+        """The design that a climb from a solved one comes to; None if none better is, or is likely."""
+        if objective <= self._highest * (1 + LEAST_GAIN):
+            return None
         (box,) = single_boxes(np.array([position], dtype=np.int64))
         found = self._climbed(Trial(box=box, objective=objective))
         return found.box if found.objective > objective else None
@@ -77,6 +83,7 @@ class Climb:
             goal = Goal(threshold=worth, objective=worth, area_um2=np.inf, cutoff=worth)
             trials = self._try(near, goal) if near else []
             if not trials or _best(trials).objective <= worth:
+                self._highest = max(self._highest, worth)
                 return trial
             trial = _best(trials)
 

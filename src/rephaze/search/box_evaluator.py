@@ -23,9 +23,6 @@ from rephaze.types.stopping import UNSTOPPED, StoppedError, StopSignal
 
 Ints = NDArray[np.int64]
 
-NUM_TRIED = 2
-"""Of designs that are tried together: those whose bounds are best."""
-
 
 class BoxEvaluator(Preparation):
     """Bounds of boxes, answers of designs.
@@ -54,7 +51,7 @@ class BoxEvaluator(Preparation):
         return BoxExpansion(self, self.grid, boxes, goal, stop).run()
 
     def try_designs(self, boxes: Sequence[OpenBox], goal: Goal, stop: StopSignal = UNSTOPPED) -> list[Trial]:
-        """Of some designs the few most promising, with plans that reach the goal; ``StoppedError`` when cut.
+        """Of some designs the most promising, if it has plans that reach the goal; ``StoppedError`` when cut.
 
         Args:
             boxes: One design each.
@@ -62,16 +59,13 @@ class BoxEvaluator(Preparation):
             stop: Ends the work.
         """
         found = self.bound(np.array([box.first for box in boxes], dtype=np.int64), goal, stop)
-        trials: list[Trial] = []
-        for b in np.argsort(-found.upper_b, kind="stable").tolist()[:NUM_TRIED]:
-            cutoff = max([goal.cutoff, *(trial.objective for trial in trials)])
-            if found.upper_b[b] <= 0 or found.upper_b[b] < cutoff:
-                break
-            box = replace(boxes[b], upper=float(found.upper_b[b]), times=found.times[b], is_ready=True)
-            objective = max(one.tried(cutoff) for one in self._searches(box, stop, is_trial=True))
-            if objective > 0:
-                trials.append(Trial(box=box, objective=objective))
-        return trials
+        b = int(np.argmax(found.upper_b))
+        upper = float(found.upper_b[b])
+        if upper <= 0 or upper < goal.cutoff:
+            return []
+        box = replace(boxes[b], upper=upper, times=found.times[b], is_ready=True)
+        objective = max(one.tried(goal.cutoff) for one in self._searches(box, stop, is_trial=True))
+        return [Trial(box=box, objective=objective)] if objective > 0 else []
 
     def solve(self, box: OpenBox, goal: Goal, stop: StopSignal = UNSTOPPED) -> Evaluation | Unsettled:
         """The one design of a box solved exactly, or dropped as soon as a bound falls below the goal."""

@@ -5,7 +5,8 @@ The engine knows nothing of chips. It takes a coarse upper bound for each design
 drops them when a finer bound still falls below the incumbent. Designs are refined by falling coarse bound,
 sharpened and solved by falling refined bound, in batches, until no bound left can beat the incumbent. Batches
 depend only on bounds and on results of earlier batches, never on how many workers solved them: runs repeat. The
-first ones are small: every bound is cheaper to ask for once there is an incumbent to hold it against.
+first ones are small: every bound is cheaper to ask for once there is an incumbent to hold it against. So are those
+after a new incumbent: what comes next is likely to be as good, and cheaper to settle one after the other.
 
 A search may be stopped at any moment, also within a batch: what was settled by then counts, what was cut stays
 open with its bound.
@@ -111,7 +112,7 @@ def run_best_first(
         return size if state.incumbent is not None or exhaustive else max(1, size // first_part)
 
     remembered = {item.design: item for item in known}
-    is_stopped = False
+    is_stopped = is_rising = False
     while not (is_stopped or should_stop()):
         if state.must_refine():
             chunk = state.take_unrefined(sized(refine_size))
@@ -128,13 +129,13 @@ def run_best_first(
                 state.put_back_blunt(chunk)
                 is_stopped = True
             continue
-        batch = state.take_batch(sized(batch_size))
+        batch = state.take_batch(max(1, batch_size // FIRST_PART) if is_rising else sized(batch_size))
         if not batch:
             break
         cutoff = -np.inf if exhaustive else state.objective
         answers = _solve(batch, cutoff, remembered, evaluate)
         solved = [item for item in answers if isinstance(item, Evaluation)]
-        state.absorb(solved)
+        is_rising = state.absorb(solved) and not exhaustive
         state.keep_open([item for item in answers if isinstance(item, Unsettled)])
         is_stopped = len(solved) < len(batch)
         on_batch(solved, state.progress())
@@ -270,7 +271,9 @@ class _State:
             batch.append(heapq.heappop(self.pool)[1])
         return batch
 
-    def absorb(self, solved: list[Evaluation]) -> None:
+    def absorb(self, solved: list[Evaluation]) -> bool:
+        """Take answers; whether one is better than all before."""
+        before = self.incumbent
         for item in solved:
             self.evaluations[item.design] = item
             self.open_d[item.design] = -np.inf
@@ -279,6 +282,7 @@ class _State:
             self.unproven_bound = max(self.unproven_bound, item.bound)
             if item.objective > 0 and (self.incumbent is None or self._rank(item) < self._rank(self.incumbent)):
                 self.incumbent = item
+        return self.incumbent is not before
 
     def keep_open(self, cut: list[Unsettled]) -> None:
         """Take the bounds of designs whose evaluation was cut; they are not settled."""

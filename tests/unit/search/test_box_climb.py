@@ -61,3 +61,14 @@ def test_drawn_designs_are_tried_a_few_at_a_time_until_one_has_a_plan(grid, monk
     again = Land(grid, lambda at: float(at == only))
     assert Climb(grid, again.try_designs).from_drawn(0, again.bound).first == only
     assert again.asked == [every[:2], every[2:4]]
+
+
+def test_a_little_better_answer_is_not_climbed_from_again(grid):
+    land = Land(grid, lambda at: 1.0 + sum(at))
+    climb, start = Climb(grid, land.try_designs), (0,) * len(grid.shape)
+    highest = 1.0 + sum(climb.from_answer(start, 1.0).first)
+    num_asked = len(land.asked)
+    assert climb.from_answer(start, highest * (1 + box_climb.LEAST_GAIN / 2)) is None
+    assert len(land.asked) == num_asked
+    climb.from_answer(start, highest * (1 + box_climb.LEAST_GAIN * 2))
+    assert len(land.asked) > num_asked
