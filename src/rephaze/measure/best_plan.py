@@ -46,6 +46,8 @@ STAGE_NAMES = (
     "schedules and plans",
 )
 """What a certificate calls the bound of each stage."""
+MOST_MAPPED = 32
+"""Classes of passes that a trial maps before it goes on with the best of these."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -94,6 +96,8 @@ class UnitSearch:
         """Solved only below a limit."""
         self.finest = Stage(int(self.stage_u.max(initial=Stage.BOUNDED)))
         """The furthest any unit has come."""
+        self._num_mapped = 0
+        """Classes of passes."""
 
     @property
     def value(self) -> float:
@@ -148,7 +152,11 @@ class UnitSearch:
             is_trial: A plan is wanted, not a proof: what hurried schedules say of a unit is not asked for.
         """
         self.solver.stop.check()
-        u = int(np.argmax(np.where(self.stage_u < Stage.SOLVED, self.upper_u, -1.0)))
+        is_open_u = self.stage_u < Stage.SOLVED
+        if is_trial and self._num_mapped >= MOST_MAPPED:
+            is_mapped_u = is_open_u & (self.stage_u > Stage.BOUNDED) & (self.upper_u > 0)
+            is_open_u = is_mapped_u if is_mapped_u.any() else is_open_u
+        u = int(np.argmax(np.where(is_open_u, self.upper_u, -1.0)))
         unit = self.work.units[u]
         # A slower plan of the same model is of no use, unless energy counts.
         best_s = self.best.answer.batch_s if self.best and not self.worth.is_per_watt else math.inf
@@ -177,6 +185,7 @@ class UnitSearch:
 
     def _map_class(self, k: int) -> None:
         """All units of the class at once: their passes are bounded as one."""
+        self._num_mapped += 1
         self._finer.map_class(k, np.array([0]))
         for u in self._finer.units_of_k[k].tolist():
             if self.stage_u[u] == Stage.BOUNDED:

@@ -212,6 +212,19 @@ class FinerBounds:
                 self.work, estimator, self._exclusion, known[:, columns], is_asked_kc[:, columns], self._stop
             )
 
+    def map_best_times(self) -> None:
+        """Raise the times of units that may be the best of their chip by ``unit_time`` with mapped products."""
+        columns = np.arange(len(self._chips))
+        estimator = self._estimator_of(columns)
+        assert isinstance(estimator, Estimator)
+        known = self.bounds.batch_s_uc
+        known[:] = np.maximum(known, unit_times_s(self.work, estimator, self._exclusion, self._stop))
+        # What the best class takes with mapped products is what the others are held against.
+        least_s_kc = self.least_s_kc
+        best_k_c = least_s_kc.argmin(axis=0)
+        self.map_times(np.arange(len(least_s_kc))[:, None] == best_k_c)
+        self.map_times(least_s_kc <= self.least_s_kc[best_k_c, columns])
+
     def bound_class(self, k: int, columns: Ints) -> None:
         """Bound the units of a class on some of the chips, operators in closed form."""
         self._set_class(k, columns, is_mapped=False)

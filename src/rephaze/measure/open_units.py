@@ -23,7 +23,7 @@ from rephaze.measure.layer_bounds import (
     no_bounds,
 )
 from rephaze.measure.model_work import Memory, ModelWork
-from rephaze.measure.unit_time import class_least_s, device_time_s, unit_times_s
+from rephaze.measure.unit_time import CHIPS_AT_ONCE, class_least_s, device_time_s, unit_times_s
 from rephaze.types.chip import ChipTable
 from rephaze.types.schedule import Exclusion
 from rephaze.types.stopping import UNSTOPPED, StopSignal
@@ -88,8 +88,8 @@ class OpenUnits:
             best_only: On each chip the quickest units alone, until one is bounded and still the quickest: says how
                 good the chip may be, and leaves the others with the times they have.
         """
-        if is_for_later(self.work) and not is_mapped:
-            self._by_unit_time(longest_s_c, is_asked_c)
+        if is_for_later(self.work):
+            is_asked_c = self._by_unit_time(longest_s_c, is_asked_c, is_mapped=is_mapped)
         if best_only:
             self._refine_best(longest_s_c, is_asked_c, is_mapped=is_mapped)
             return
@@ -130,12 +130,27 @@ class OpenUnits:
             placed_s = finer.bounds.batch_s_uc[u, members]
             self.batch_s_uc[u, members] = np.maximum(self.batch_s_uc[u, members], placed_s)
 
-    def _by_unit_time(self, longest_s_c: Floats, is_asked_c: Flags) -> None:
-        """All units of chips on which many are open, without a look at layers by themselves."""
-        num_open_c = (self.batch_s_uc <= longest_s_c).sum(axis=0)
-        columns = np.flatnonzero(is_asked_c & (num_open_c > MANY_OPEN))
-        if len(columns):
-            estimator = self._estimator_of(columns)
-            assert isinstance(estimator, Estimator)
-            found_s = unit_times_s(self.work, estimator, self._exclusion, self._stop)
-            self.batch_s_uc[:, columns] = np.maximum(self.batch_s_uc[:, columns], found_s)
+    def _by_unit_time(self, longest_s_c: Floats, is_asked_c: Flags, *, is_mapped: bool) -> Flags:
+        """All units of chips on which many are open, without a look at layers by themselves.
+
+        Gives the chips on which layers are to be looked at: with closed forms only where few units are left, since
+        that would take as long as with mapped products, and say little more than this.
+        """
+        is_many_c = is_asked_c & (self._num_open(longest_s_c) > MANY_OPEN)
+        if is_many_c.any():
+            if is_mapped:
+                self._finer.bounds.batch_s_uc[:] = self.batch_s_uc
+                self._finer.map_times((class_least_s(self.work, self.batch_s_uc) <= longest_s_c) & is_many_c)
+                self.batch_s_uc[:] = self._finer.bounds.batch_s_uc
+                return is_asked_c
+            every = np.flatnonzero(is_many_c)
+            for columns in np.split(every, range(CHIPS_AT_ONCE, len(every), CHIPS_AT_ONCE)):
+                estimator = self._estimator_of(columns)
+                assert isinstance(estimator, Estimator)
+                found_s = unit_times_s(self.work, estimator, self._exclusion, self._stop)
+                self.batch_s_uc[:, columns] = np.maximum(self.batch_s_uc[:, columns], found_s)
+        is_few_c: Flags = is_asked_c & (self._num_open(longest_s_c) <= MANY_OPEN)
+        return is_asked_c if is_mapped else is_few_c
+
+    def _num_open(self, longest_s_c: Floats) -> Ints:
+        return np.asarray((self.batch_s_uc <= longest_s_c).sum(axis=0))

@@ -9,10 +9,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rephaze.hardware.grid import Boxes, DesignGrid
-from rephaze.measure.layer_bounds import ModelBounds, no_bounds
+from rephaze.measure.chip_solver import ChipSolver
+from rephaze.measure.layer_bounds import ModelBounds, is_for_later, no_bounds
 from rephaze.measure.model_work import memory_options
 from rephaze.measure.unit_work import least_batches_s
-from rephaze.search.box_bounds import BEST_UNITS, DEVICE_ONLY, BoxBounding, BoxBounds, corner_valuation
+from rephaze.search.box_bounds import (
+    BEST_UNITS,
+    CLOSED_FORMS,
+    DEVICE_ONLY,
+    BoxBounding,
+    BoxBounds,
+    corner_memories,
+    corner_valuation,
+)
 from rephaze.search.box_expansion import BoxExpansion
 from rephaze.search.design_search import DesignSearch
 from rephaze.search.evaluator import Preparation, of_best_memory
@@ -43,7 +52,8 @@ class BoxEvaluator(Preparation):
         """What is known of some designs from their best units; ``StoppedError`` when cut."""
         none: list[tuple[UnitTimes, ...]] = [()] * len(at_cf)
         # With nothing to hold them against, designs are only to be told apart: that takes no look at layers.
-        reach = BEST_UNITS if goal.has_answer else DEVICE_ONLY
+        is_much = any(is_for_later(work) for work in self.works)
+        reach = (CLOSED_FORMS if is_much else BEST_UNITS) if goal.has_answer else DEVICE_ONLY
         return BoxBounding(self, self.grid, Boxes(at_cf, at_cf), none, goal, stop).run(reach)
 
     def expand(self, boxes: Sequence[OpenBox], goal: Goal, stop: StopSignal = UNSTOPPED) -> list[Expansion]:
@@ -87,15 +97,15 @@ class BoxEvaluator(Preparation):
         valuation = corner_valuation(self, chips)
         options = memory_options(self.settings.scenario.space, chip.hbm_bytes, chip.hbm_bytes_per_s)
         priced = options if valuation.is_memory_priced else options[-1:]
-        bounds = [self._unit_bounds(box, m, chips) for m in range(len(self.works))]
         solver = self.trial_solver(chip, stop) if is_trial else self.chip_solver(chip, stop=stop)
+        bounds = [self._unit_bounds(box, m, chips, solver) for m in range(len(self.works))]
         smaller = [] if len(priced) > 1 else options[:-1]
         return [
             DesignSearch(design, solver, self.works, bounds, memory, valuation, at=0, smaller=smaller)
             for memory in priced
         ]
 
-    def _unit_bounds(self, box: OpenBox, m: int, chips: ChipTable) -> ModelBounds:
+    def _unit_bounds(self, box: OpenBox, m: int, chips: ChipTable, solver: ChipSolver) -> ModelBounds:
         """What is known of a model's units on the design of a box."""
         found = no_bounds(self.works[m], 1)
         if self.model.has_memory_terms:
@@ -104,4 +114,9 @@ class BoxEvaluator(Preparation):
             known_s_u = np.full(len(found.batch_s_uc), box.times[m].others_s)
             known_s_u[list(box.times[m].unit_u)] = box.times[m].batch_s_u
             found.batch_s_uc[:, 0] = np.maximum(found.batch_s_uc[:, 0], known_s_u)
+        if is_for_later(self.works[m]):
+            # Looking at layers of each class in turn takes longer than telling the good ones apart first.
+            finer = solver.finer_bounds(self.works[m], corner_memories(chips)[0], found)
+            finer.map_best_times()
+            return finer.bounds
         return found

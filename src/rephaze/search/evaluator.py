@@ -200,16 +200,11 @@ class SpaceEvaluator(Preparation):
 
     def _map_times(self, index: Ints, finer: Sequence[FinerBounds], model: int, cutoff: float) -> None:
         """All classes that may reach the cutoff at once, before any is looked at by itself."""
-        own, columns = finer[model], np.arange(len(index))
-        if not np.isfinite(cutoff):
-            # What the best class takes with mapped products is what the others are held against.
-            least_s_kc = own.least_s_kc
-            best_k_c = least_s_kc.argmin(axis=0)
-            is_best_kc = np.arange(len(least_s_kc))[:, None] == best_k_c
-            own.map_times(is_best_kc)
-            own.map_times(least_s_kc <= own.least_s_kc[best_k_c, columns])
-            return
-        own.map_times(self._may_reach(index, finer, model, cutoff))
+        own = finer[model]
+        if np.isfinite(cutoff):
+            own.map_times(self._may_reach(index, finer, model, cutoff))
+        else:
+            own.map_best_times()
 
     def _may_reach(self, index: Ints, finer: Sequence[FinerBounds], model: int, cutoff: float) -> Flags:
         """Classes of one model's passes with which a design may reach the cutoff."""
