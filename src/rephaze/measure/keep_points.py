@@ -66,6 +66,12 @@ def pareto_points(
     return kept_bytes_k[picked], replay_s_k[picked], choice_kd[picked]
 
 
+def compile_kernels() -> None:
+    """Make ``pareto_points`` ready."""
+    none, one = np.zeros(1, dtype=np.int64), np.zeros(1, dtype=np.bool_)
+    _front(np.array([0, 1], dtype=np.int64), none, one[:, None], np.zeros(1), 1, 0, one, 0.0)
+
+
 @kernel
 def _front(
     first_choice_d: Ints,

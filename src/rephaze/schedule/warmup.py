@@ -6,10 +6,11 @@ import numpy as np
 
 from rephaze.schedule import nodes
 from rephaze.schedule.bestfirst import search_slice
+from rephaze.schedule.bounds import lower_bounds
 from rephaze.schedule.list_schedule import first_schedule, improve
 from rephaze.schedule.structure import compile_structure, series_parts
 from rephaze.schedule.tasks import Cores, PartModes, make_task
-from rephaze.types.latency import Engine
+from rephaze.types.latency import Engine, ModeBounds
 from rephaze.types.schedule import Exclusion
 
 
@@ -34,3 +35,11 @@ def compile_kernels() -> None:
     memory = nodes.enlarged(memory, part.ancestors_iw.shape[1], 16 * size)
     memory.control[nodes.INCUMBENT] = makespan
     search_slice(task, memory, 1)
+    table = ModeBounds(
+        all_cores_m=np.array([False, True]),
+        cycles_moc=np.ascontiguousarray(cycles_im.T)[:, :, None],
+        hbm_share_om=np.ones((size, 2)),
+        buffer_share_om=np.ones((size, 2)),
+    )
+    one = np.ones(1, dtype=np.int64)
+    lower_bounds(structure, table, num_tensor_cores_c=one, num_vector_cores_c=one, exclusion=Exclusion.CHIP)

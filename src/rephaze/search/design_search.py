@@ -13,8 +13,8 @@ from rephaze.measure.objective import Valuation
 from rephaze.search.engine import RELATIVE_SLACK
 from rephaze.types.search import Evaluation
 
-MOST_IN_VAIN = 3
-"""Units that a trial solves without finding a plan that is good enough before it gives a design up."""
+MOST_IN_VAIN = 4
+"""Units of a model that a trial solves without finding a plan that is good enough before it gives a design up."""
 
 
 class DesignSearch:
@@ -79,13 +79,13 @@ class DesignSearch:
 
         Units are taken up by their bounds, so it is a good one. Nothing is proven.
         """
-        num_solved = 0
         for m, model in enumerate(self.models):
+            num_in_vain = 0
             while model.best is None:
                 bound = self.bound()
-                if bound <= 0.0 or bound < cutoff or model.promise <= 1.0 or num_solved > MOST_IN_VAIN:
+                if bound <= 0.0 or bound < cutoff or model.promise <= 1.0 or num_in_vain >= MOST_IN_VAIN:
                     return 0.0
-                num_solved += model.refine(self._limit_s(m, cutoff), is_trial=True) is not None
+                num_in_vain += model.refine(self._limit_s(m, cutoff), is_trial=True) is not None
         value = self.valuation.combined([model.value for model in self.models])
         return value if value >= cutoff else 0.0
 

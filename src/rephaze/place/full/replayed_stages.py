@@ -75,9 +75,9 @@ def _without_links(costs: Costs) -> Costs:
 
 @inner_in_place
 def with_slowest(floors: Floors, slowest_s: float) -> Floors:
-    """The floors if some device takes this long."""
+    """The floors if the layers of some device take this long, transfers left out: all layers take no less."""
     return Floors(
-        floors.passes_s, max(floors.slowest_s, slowest_s), floors.longest_s, floors.sync_s, floors.regather_s,
+        max(floors.passes_s, slowest_s), max(floors.slowest_s, slowest_s), floors.longest_s, floors.sync_s, floors.regather_s,
         floors.once_s, floors.late_s, floors.step_s, floors.ahead_s, floors.input_s, floors.forward_s,
         floors.message_s,
     )  # fmt: skip

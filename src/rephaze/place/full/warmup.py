@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from rephaze.place.full.chip_bounds import FullChipBounds, LeastReplays
@@ -42,11 +44,15 @@ def compile_kernels() -> None:
     FullChipBounds(problem, kinds, kept_bytes_tk).batch_s(forward_s_ct, backward_s_ct, backward_s_ct / 2, replays)
 
 
-def _small_problem() -> FullProblem:
-    """A line of equal layers with every option on but interleaving.
+def compile_interleaving() -> None:
+    """What chunks of stages need on top of ``compile_kernels``: some twenty seconds once on a machine."""
+    problem = _small_problem()
+    options = replace(problem.options, schedule=(PipelineSchedule.INTERLEAVED,), chunks=(2,))
+    FullPlacer(replace(problem, options=options)).solve()
 
-    The kernels of that are many, and plans of some models never get so far.
-    """
+
+def _small_problem() -> FullProblem:
+    """A line of equal layers with every option on but interleaving."""
     layers = tuple(
         FullLayer(
             name=f"layer{k}",

@@ -66,7 +66,8 @@ class LocalProcesses:
             model = settings.scenario.placement_model
             with _without_main():
                 self._warming = [
-                    self._pool.submit(warm_part, number % NUM_PARTS, model) for number in range(num_workers)
+                    self._pool.submit(warm_part, number % NUM_PARTS, model)
+                    for number in range(max(num_workers, NUM_PARTS))
                 ]
         finally:
             signal.pthread_sigmask(signal.SIG_SETMASK, before)

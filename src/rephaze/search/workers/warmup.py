@@ -16,8 +16,9 @@ def warm_schedules() -> None:
 
 
 def warm_estimates() -> None:
-    """Kernels of the estimate room."""
+    """Kernels of the estimate room, and of what layers keep."""
     from rephaze.estimate.gemm_default.mapper import PaddedProblem, map_padded
+    from rephaze.measure.keep_points import compile_kernels
 
     map_padded(
         PaddedProblem(
@@ -36,6 +37,7 @@ def warm_estimates() -> None:
             global_buffer_multicast=2,
         )
     )
+    compile_kernels()
 
 
 def warm_plans(model: PlacementModel) -> None:
@@ -50,16 +52,30 @@ def warm_plans(model: PlacementModel) -> None:
         warm_up()
 
 
+def warm_chunks(model: PlacementModel) -> None:
+    """Kernels of interleaved pipelines, where a cost model has them; on top of ``warm_plans``."""
+    if model is PlacementModel.FULL:
+        from rephaze.place.full.warmup import compile_interleaving
+
+        compile_interleaving()
+
+
 def warm_part(number: int, model: PlacementModel) -> None:
-    """One of ``NUM_PARTS`` parts of all kernels that take about as long to compile."""
+    """One of ``NUM_PARTS`` parts of all kernels: two that take longest, then what is left.
+
+    The third finds what it needs of the first in the cache, or waits for it.
+    """
     if number == 0:
         warm_plans(model)
+    elif number == 1:
+        warm_schedules()
+    elif number == 2:
+        warm_chunks(model)
     else:
         warm_estimates()
-        warm_schedules()
 
 
-NUM_PARTS = 2
+NUM_PARTS = 4
 
 
 def use_one_thread() -> None:

@@ -1,0 +1,32 @@
+"""Bounds for many chips know what memory makes a plan replay, also where one device does all of one microbatch."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from rephaze.place.full.chip_bounds import FullChipBounds, LeastReplays
+from rephaze.place.full.solver import FullPlacer
+from rephaze.place.full.warmup import NUM_LAYERS, _small_problem
+from rephaze.types.cluster import Cluster, NetworkLevel
+
+ALONE = Cluster(num_devices=1, levels=(NetworkLevel(num_devices=1, bytes_per_s=1.0, latency_s=0.0),))
+REPLAYS = LeastReplays(of_type=0, ratio_tk=np.array([[0.0, 0.5 / 3.0]]))
+
+
+def bound_and_best(memory_bytes, num_samples):
+    problem = replace(_small_problem(), cluster=ALONE, global_batch=num_samples, device_memory_bytes=memory_bytes)
+    bounds = FullChipBounds(problem, [0] * NUM_LAYERS, np.array([[2.0, 1.0]]))
+    forward_s_ct, backward_s_ct = np.ones((1, 1)), np.full((1, 1), 2.0)
+    (bound_s,) = bounds.batch_s(forward_s_ct, backward_s_ct, backward_s_ct / 2, REPLAYS)
+    return bound_s, FullPlacer(problem).solve().best
+
+
+@pytest.mark.parametrize("num_samples", [1, 2, 5])
+def test_a_device_alone_replays_what_it_cannot_keep(num_samples):
+    state_bytes = NUM_LAYERS * 4.0 * 9.0
+    all_kept_s, best = bound_and_best(1e6, num_samples)
+    assert all_kept_s == pytest.approx(best.batch_s, rel=1e-6)
+    replayed_s, best = bound_and_best(state_bytes + NUM_LAYERS * 1.0 + 1.5, num_samples)
+    assert replayed_s > all_kept_s * 1.1
+    assert best.batch_s * 0.99 < replayed_s <= best.batch_s
