@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from rephaze.hardware.grid import LIMITS, Boxes, DesignGrid
 from rephaze.measure.best_plan import STAGE_NAMES, Stage
 from rephaze.measure.layer_bounds import ModelBounds
-from rephaze.search.box_bounds import ALL_RUNGS, DEVICE_ONLY, LAYER_REACH, BoxBounding, Reach
+from rephaze.search.box_bounds import ALL_RUNGS, BEST_UNITS, DEVICE_ONLY, LAYER_REACH, BoxBounding, Reach
 from rephaze.search.corner_plans import CornerPlans
 from rephaze.search.evaluator import Preparation
 from rephaze.types.boxes import ClosedBox, Expansion, Goal, OpenBox, Position, UnitTimes
@@ -63,6 +63,8 @@ class BoxExpansion:
         self, models: Preparation, grid: DesignGrid, boxes: Sequence[OpenBox], goal: Goal, stop: StopSignal
     ) -> None:
         self._models, self._grid, self._goal, self._stop = models, grid, goal, stop
+        # With other models to make good what one lacks, few units are out for sure: only the best are looked at.
+        self._is_of_many = len(models.works) > 1
         self._left: dict[int, OpenBox] = dict(enumerate(boxes))
         """What of each box is neither closed nor given back."""
         self._closed: list[list[ClosedBox]] = [[] for _ in boxes]
@@ -74,7 +76,7 @@ class BoxExpansion:
         halves = self._cut_by_device_time(large)
         if self._goal.has_answer:
             near = [b for b in halves if any(self._is_within(half.upper, LAYER_REACH) for half in halves[b])]
-            finer = self._halves(near, large, Reach())
+            finer = self._halves(near, large, Reach(best_only=self._is_of_many))
             for b in near:
                 if self._cut(b, finer[b]):
                     self._give_back(b)
@@ -223,7 +225,7 @@ class BoxExpansion:
         times = [self._left[b].times for b in near]
         ranges = _ranges([self._left[b] for b in near])
         bounding = BoxBounding(self._models, self._grid, ranges, times, self._goal, self._stop)
-        bounds = bounding.run(ALL_RUNGS)
+        bounds = bounding.run(BEST_UNITS if self._is_of_many else ALL_RUNGS)
         for at, b in enumerate(near):
             upper, by = float(bounds.upper_b[at]), bounds.by_b[at]
             if self._is_closed(upper):

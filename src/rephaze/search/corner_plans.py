@@ -57,8 +57,9 @@ class CornerPlans:
         times = list(box.times)
         for m, work in enumerate(works):
             longest_s = float(longest_batches(self.valuation, works, least_s_mc, m, threshold)[0])
-            # One unit that stays keeps a box of several designs open: then the others can wait for its halves.
-            one_is_enough = stage is Stage.HURRIED and len(works) == 1 and not self._is_one_design
+            # The quickest unit that stays is what a bound depends on: of several models, or of a box of several
+            # designs, of which schedules are looked at, the others can wait.
+            one_is_enough = len(works) > 1 or (stage is Stage.HURRIED and not self._is_one_design)
             kept: list[int] = []
             found_s: list[float] = []
             others_s = times[m].others_s

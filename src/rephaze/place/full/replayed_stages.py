@@ -77,7 +77,7 @@ def _without_links(costs: Costs) -> Costs:
 def with_slowest(floors: Floors, slowest_s: float) -> Floors:
     """The floors if the layers of some device take this long, transfers left out: all layers take no less."""
     return Floors(
-        max(floors.passes_s, slowest_s), max(floors.slowest_s, slowest_s), floors.longest_s, floors.sync_s, floors.regather_s,
-        floors.once_s, floors.late_s, floors.step_s, floors.ahead_s, floors.input_s, floors.forward_s,
-        floors.message_s,
+        max(floors.passes_s, slowest_s), max(floors.slowest_s, slowest_s), floors.longest_s, floors.sync_s,
+        floors.regather_s, floors.once_s, floors.late_s, floors.step_s, floors.ahead_s, floors.input_s,
+        floors.forward_s, floors.message_s,
     )  # fmt: skip
