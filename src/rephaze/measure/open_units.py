@@ -34,6 +34,8 @@ Ints = NDArray[np.intp]
 
 MANY_OPEN = 100
 """Units of a chip that are worth a first look at all of them together."""
+MANY_CHIPS = 48
+"""That are worth a look at every layer of many units."""
 
 
 class OpenUnits:
@@ -133,8 +135,8 @@ class OpenUnits:
     def _by_unit_time(self, longest_s_c: Floats, is_asked_c: Flags, *, is_mapped: bool) -> Flags:
         """All units of chips on which many are open, without a look at layers by themselves.
 
-        Gives the chips on which layers are to be looked at: with closed forms only where few units are left, since
-        that would take as long as with mapped products, and say little more than this.
+        Gives the chips on which layers are to be looked at: with closed forms only where few units are left, or
+        for many chips at once, since one alone takes nearly as long, and it says little more than this.
         """
         is_many_c = is_asked_c & (self._num_open(longest_s_c) > MANY_OPEN)
         if is_many_c.any():
@@ -150,7 +152,7 @@ class OpenUnits:
                 found_s = unit_times_s(self.work, estimator, self._exclusion, self._stop)
                 self.batch_s_uc[:, columns] = np.maximum(self.batch_s_uc[:, columns], found_s)
         is_few_c: Flags = is_asked_c & (self._num_open(longest_s_c) <= MANY_OPEN)
-        return is_asked_c if is_mapped else is_few_c
+        return is_asked_c if is_mapped or is_asked_c.sum() >= MANY_CHIPS else is_few_c
 
     def _num_open(self, longest_s_c: Floats) -> Ints:
         return np.asarray((self.batch_s_uc <= longest_s_c).sum(axis=0))
