@@ -8,8 +8,12 @@ import sys
 import time
 from contextlib import contextmanager
 
+from tests.kits.processor_time import processor_s
+
 _ADDRESS = re.compile(r"Scheduler at:\s+(tcp://\S+)")
 _JOINED = "Registered to:"
+_PATIENCE_S, _LEAST_WORK_S, _NUM_WAITS = 60.0, 0.2, 10
+"""So long, and again while it works at coming up: others on the machine may leave it little."""
 
 
 class DaskCluster:
@@ -38,13 +42,19 @@ class DaskCluster:
             )
 
     def _await(self, name, process, pattern):
-        deadline = time.monotonic() + 60
+        began, worked_s = time.monotonic(), 0.0
+        deadline = began + _PATIENCE_S
         while True:
             text = (self.folder / f"{name}.log").read_text()
             if found := pattern.search(text):
                 return found
             assert process.poll() is None, text
-            assert time.monotonic() < deadline, text
+            if time.monotonic() > deadline:
+                before_s, worked_s = worked_s, processor_s(process.pid)
+                is_starved = worked_s > before_s + _LEAST_WORK_S
+                assert is_starved, f"{name} does not come up: {text}"
+                assert deadline < began + _NUM_WAITS * _PATIENCE_S, f"{name} has not come up: {text}"
+                deadline += _PATIENCE_S
             time.sleep(0.05)
 
     def close(self):

@@ -174,6 +174,17 @@ def test_a_zero_bubble_plan_is_told_as_the_nearest_a_framework_has(to, tmp_path)
     assert read.schedule == "1f1b"
 
 
-def test_one_file_takes_one_plan(problem_file):
-    done = run("place", problem_file, problem_file, "--to", "nemo")
+@pytest.mark.parametrize("second", ["the same", "missing", "a line more"])
+@pytest.mark.parametrize("command", ["place", "evaluate"])
+def test_one_file_takes_one_plan(problem_file, command, second, tmp_path):
+    text = problem_file.read_text()
+    if command == "evaluate":
+        plan = json.loads(run("place", problem_file, "--json").stdout)["plan"]
+        text = json.dumps({"format": "rephaze.placement-plan/2", "problem": problem(), "plan": plan})
+    first = tmp_path / "first.jsonl"
+    first.write_text(text + ("\n" + text if second == "a line more" else ""))
+    others = {"the same": [first], "missing": [tmp_path / "missing.json"], "a line more": []}[second]
+    done = run(command, first, *others, "--to", "nemo", "--out", tmp_path / "nemo.py")
     assert "one problem at a time" in str(done.exception)
+    assert not done.output, "nothing of the first is told"
+    assert not (tmp_path / "nemo.py").exists()

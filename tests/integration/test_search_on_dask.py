@@ -245,7 +245,7 @@ def test_what_is_no_address_is_refused(address):
 
 def test_where_no_scheduler_answers(monkeypatch):
     monkeypatch.setattr("rephaze.search.workers.dask.CONNECT_S", 0.5)
-    with pytest.raises(SpecError, match="no scheduler answers"):
+    with pytest.raises(RunError, match=r"no Dask scheduler answers at 'tcp://127\.0\.0\.1:1' .*; start one"):
         DaskWorkers(small_settings(0, "coarse"), "tcp://127.0.0.1:1")
 
 

@@ -1,16 +1,20 @@
 """One small search by each method as a user runs it, what it must answer, and what of a run is compared."""
 
 import json
+import os
+import signal
 import subprocess
 import sys
 import tempfile
 import time
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from rephaze.errors import RunError
 from rephaze.store.run_store import RunStore
 from rephaze.verify.run_check import verify_run
+from tests.kits.processor_time import processor_s
 
 DATA = Path(__file__).parents[1] / "data"
 REPHAZE = (sys.executable, "-m", "rephaze")
@@ -37,6 +41,13 @@ tp_degrees = [1]
 """
 METHODS = ("list", "boxes")
 LONGEST_S = 300.0
+"""Without work, or of work."""
+LEAST_WORK_S = 1.0
+"""Of a processor in that time, by which a search is not hanging but starved by others on the machine."""
+STACKS_S = 20.0
+"""To write where it is."""
+NUM_WAITS = 6
+"""A search that still has not ended then hangs, whatever it does."""
 
 
 class SoakError(AssertionError):
@@ -85,7 +96,9 @@ class Search:
         # Not beside the run: its disk may be full.
         out = tempfile.NamedTemporaryFile("w+", dir=self.folder, suffix=".out", delete=False)  # noqa: SIM115
         errors = tempfile.NamedTemporaryFile("w+", dir=self.folder, suffix=".err", delete=False)  # noqa: SIM115
-        process = subprocess.Popen(command, stdout=out, stderr=errors, **how)
+        # One that hangs is made to say where.
+        settings = os.environ | {"PYTHONFAULTHANDLER": "1"}
+        process = subprocess.Popen(command, stdout=out, stderr=errors, env=settings, **how)
         process.files = (out, errors)
         return process
 
@@ -119,12 +132,7 @@ def compared(method: str) -> tuple[str, ...]:
 
 def ended(process: subprocess.Popen) -> tuple[int, str, str]:
     """Exit code and what was printed, once a process has ended; one line of error at most."""
-    try:
-        code = process.wait(LONGEST_S)
-    except subprocess.TimeoutExpired:
-        process.kill()
-        process.wait()
-        raise SoakError(f"a search hangs: it did not end within {LONGEST_S:.0f} s") from None
+    code = wait_for(process)
     texts = []
     for file in process.files:
         file.seek(0)
@@ -134,6 +142,24 @@ def ended(process: subprocess.Popen) -> tuple[int, str, str]:
     if "Traceback" in texts[1]:
         raise SoakError(f"a traceback: {texts[1][-2000:]}")
     return code, texts[0], texts[1]
+
+
+def wait_for(process: subprocess.Popen) -> int:
+    """Its exit code; raise if it hangs."""
+    worked_s = 0.0
+    for _ in range(NUM_WAITS):
+        with suppress(subprocess.TimeoutExpired):
+            return process.wait(LONGEST_S)
+        before_s, worked_s = worked_s, processor_s(process.pid)
+        if worked_s < before_s + LEAST_WORK_S or worked_s > LONGEST_S:
+            break
+    process.send_signal(signal.SIGABRT)
+    with suppress(subprocess.TimeoutExpired):
+        process.wait(STACKS_S)
+    process.kill()
+    process.wait()
+    where = Path(process.files[1].name).read_text()[-3000:]
+    raise SoakError(f"a search hangs: it has not ended after {worked_s:.1f} s of a processor; {where}")
 
 
 def recorded(run: Path) -> dict:

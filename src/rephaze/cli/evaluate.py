@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from rephaze.cli.exporting import OutOption, ToOption, check_out, check_single, write_exported
+from rephaze.cli.exporting import OutOption, ToOption, check_out, only_one, write_exported
 from rephaze.cli.output import JsonOption, exit_code_of, print_json, show_error, stdout
 
 
@@ -52,12 +52,11 @@ def evaluate(
     from rephaze.api.plans import evaluate_plans
     from rephaze.api.problem_files import BadProblem
 
-    check_out(to, out, json=json)
+    check_out(to, out, json=json, num_files=len(plans))
     statuses = []
-    for label, answer in evaluate_plans(plans, timeline=timeline, chip=chip):
+    for label, answer in only_one(evaluate_plans(plans, timeline=timeline, chip=chip), to):
         statuses.append(answer.status)
         if to is not None and not isinstance(answer, BadProblem):
-            check_single(statuses)
             write_exported(export_plan(answer, to), out)
             if out is None:
                 continue

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator
+from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
 
@@ -16,6 +17,7 @@ from rephaze.types.launch import ExportTarget
 if TYPE_CHECKING:
     from rephaze.api.exports import Exported
 
+Answer = TypeVar("Answer")
 ToOption = Annotated[
     ExportTarget | None,
     typer.Option(
@@ -27,22 +29,32 @@ ToOption = Annotated[
 OutOption = Annotated[Path | None, typer.Option("--out", help="File for --to; replaced if it is there.")]
 
 
-def check_out(to: ExportTarget | None, out: Path | None, *, json: bool) -> None:
+def check_out(to: ExportTarget | None, out: Path | None, *, json: bool, num_files: int) -> None:
     """Raise unless there is a place for what is asked for."""
     if to is None:
         if out is not None:
             raise SpecError("--out", str(out), "is for --to", f"add --to with one of {', '.join(ExportTarget)}")
         return
+    _check_single(num_files)
     if out is None and to is ExportTarget.PARQUET:
         raise SpecError("--to", str(to), "cannot go to standard output", "add --out FILE")
     if out is None and json:
         raise SpecError("--json", "on", "prints the answer where --to would write", "add --out FILE")
 
 
-def check_single(statuses: Sequence[str]) -> None:
-    """Raise at the second answer: one file takes one plan."""
-    if len(statuses) > 1:
-        raise SpecError("--to", len(statuses), "writes one plan, there are several", "give one problem at a time")
+def only_one(answers: Iterable[Answer], to: ExportTarget | None) -> Iterator[Answer]:
+    """The answers; with ``--to`` the only one, refused before anything is written: a file takes one plan."""
+    if to is None:
+        yield from answers
+        return
+    first = list(islice(answers, 2))
+    _check_single(len(first))
+    yield from first
+
+
+def _check_single(num_plans: int) -> None:
+    if num_plans > 1:
+        raise SpecError("--to", num_plans, "writes one plan, there are several", "give one problem at a time")
 
 
 def write_exported(found: Exported, out: Path | None) -> None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from rephaze.cli.exporting import OutOption, ToOption, check_out, check_single, write_exported
+from rephaze.cli.exporting import OutOption, ToOption, check_out, only_one, write_exported
 from rephaze.cli.nearest import show_nearest
 from rephaze.cli.output import (
     JsonOption,
@@ -92,7 +92,7 @@ def place(
         refuse_given(ctx, of_models, "is for a model with --chip", "problem files say all of it themselves")
     elif len(problems) != 1:
         raise MisuseError("MODEL", problems, "must be one model with --chip")
-    check_out(to, out, json=json)
+    check_out(to, out, json=json, num_files=len(problems))
     statuses = []
     with step_status("preparing the solver (compiled once, then cached)", quiet=json) as on_step:
         answers: Iterable[tuple[str, PlacedModel | FullAnswer | BadProblem]]
@@ -111,10 +111,9 @@ def place(
                 on_step=on_step,
             )
             answers = [(placed.label, placed)]
-    for label, answer in one_by_one(answers, "placing", quiet=json):
+    for label, answer in only_one(one_by_one(answers, "placing", quiet=json), to):
         statuses.append(answer.status)
         if to is not None and not isinstance(answer, BadProblem):
-            check_single(statuses)
             write_exported(export_plan(answer, to), out)
             if out is None:
                 continue

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import Any
 
 from rephaze.store.record_json import canonical_text
@@ -10,6 +11,8 @@ from rephaze.store.record_json import canonical_text
 _ABSENT = object()
 _SHOWN_CHARS = 60
 """A value longer than this is shown only where it differs."""
+_NUM_SHOWN, _NUM_NAMED = 2, 5
+"""Fields told with their values, and those after them told by name."""
 
 
 def differences(before: Any, after: Any, path: str = "") -> list[str]:
@@ -30,6 +33,21 @@ def differences(before: Any, after: Any, path: str = "") -> list[str]:
             lines += differences(old, new, f"{path}[{position}]")
         return lines or [f"{path}: differs"]
     return [f"{path}: {_shown(before, after)} in the run, {_shown(after, before)} now"]
+
+
+def shortened(lines: list[str]) -> list[str]:
+    """The first difference of the first fields, the other fields by name on the last line.
+
+    Of a run file for something else dozens of fields differ, and of a list in one of them hundreds of entries.
+    """
+    first_of: dict[str, str] = {}
+    for line in lines:
+        first_of.setdefault(re.split(r"\[\d+\]|: ", line, maxsplit=1)[0], line)
+    shown, others = list(first_of.values())[:_NUM_SHOWN], list(first_of)[_NUM_SHOWN:]
+    if not others:
+        return shown
+    names = ", ".join(others[:_NUM_NAMED]) + (", ..." if len(others) > _NUM_NAMED else "")
+    return [*shown[:-1], f"{shown[-1]}; and {len(others):,} more: {names}"]
 
 
 def _same(before: Any, after: Any) -> bool:

@@ -22,7 +22,7 @@ import numpy as np
 
 from rephaze.errors import RunError
 from rephaze.store.box_text import ranges_text
-from rephaze.store.difference import differences
+from rephaze.store.difference import differences, shortened
 from rephaze.store.digests import RowWatch
 from rephaze.store.failures import reported
 from rephaze.store.lock import FolderLock
@@ -206,7 +206,7 @@ class RunStore(RunReader):
         if lines:
             raise RunError(
                 f"{self.folder}: the run was made with other settings; "
-                "give the settings it was made with, or name another folder\n  " + "\n  ".join(lines)
+                "give the settings it was made with, or name another folder\n  " + "\n  ".join(shortened(lines))
             )
 
     @contextmanager

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from rephaze.errors import SpecError
 from rephaze.truth.records import MeasuredRun, ModelShape, RunPlan
-from rephaze.truth.run_plan import read_plan
+from rephaze.truth.run_plan import experts_reason, read_plan
 from rephaze.truth.run_row import Row
 from rephaze.truth.run_shape import read_shape
 from rephaze.types.csv_table import read_csv_table
@@ -115,6 +115,7 @@ def _run(values: dict[str, str], file: str, line: int) -> MeasuredRun:
         measured_bytes = row.number("value") * GIB
     if metric.startswith("layer_"):
         reason = reason or "a layer's time, not a batch's"
+    reason = reason or plan_reason or experts_reason(plan, shape.experts)
     score = {"yes": "yes", "no": "no", "memory only": "memory"}.get(row.text("score"))
     if score is None:
         raise SpecError(f"{file}:{line} score", row.text("score"), "must be yes, no or memory only")
@@ -136,7 +137,7 @@ def _run(values: dict[str, str], file: str, line: int) -> MeasuredRun:
         notes=row.text("notes"),
         line=line,
         file=file,
-        reason=f"{', '.join(row.blanks)} not stated" if row.blanks else reason or plan_reason,
+        reason=f"{', '.join(row.blanks)} not stated" if row.blanks else reason,
         facts=dict(values),
     )
 

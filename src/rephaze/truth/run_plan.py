@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from rephaze.truth.records import RunPlan
+from rephaze.truth.records import Experts, RunPlan
 from rephaze.truth.run_row import Row, is_numeric
 
 
@@ -61,6 +61,19 @@ def read_plan(row: Row) -> tuple[RunPlan, str]:
         kept=kept,
         num_slices=row.stated("sharding", slices.group(1), at_least=1) if slices else 1,
     ), reason
+
+
+def experts_reason(plan: RunPlan, experts: Experts | None) -> str:
+    """Why experts cannot lie on the devices as stated, where they cannot."""
+    if experts is None:
+        return f"ep {plan.ep} of a model without experts" if plan.ep > 1 else ""
+    if experts.num_experts % plan.ep:
+        return f"ep {plan.ep} does not divide {experts.num_experts} experts"
+    num_devices, width = plan.ep * plan.etp, plan.tp * plan.cp
+    if width % num_devices and (num_devices % width or plan.dp % (num_devices // width)):
+        stated = f"tp {plan.tp} x cp {plan.cp} x dp {plan.dp}"
+        return f"experts on ep {plan.ep} x etp {plan.etp} devices are no whole part of {stated}"
+    return ""
 
 
 def _is_sequence_parallel(row: Row) -> bool:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from rephaze.store.difference import differences
+from rephaze.store.difference import differences, shortened
 
 
 @pytest.mark.parametrize(
@@ -37,3 +37,28 @@ def test_long_texts_are_shown_where_they_part():
 
 def test_a_long_list_that_only_grew_says_so():
     assert differences({"a": list(range(50))}, {"a": list(range(51))}) == ["a: 50 entries in the run, 51 now"]
+
+
+def test_few_differences_are_all_told():
+    assert shortened(["a: 1 in the run, 2 now", "b: 3 in the run, 4 now"]) == [
+        "a: 1 in the run, 2 now",
+        "b: 3 in the run, 4 now",
+    ]
+    assert shortened([]) == []
+
+
+def test_many_differences_stay_two_lines():
+    lines = differences({}, {f"field_{i}": i for i in range(1002)})
+    assert shortened(lines) == [
+        "field_0: absent in the run, 0 now",
+        "field_1: absent in the run, 1 now; and 1,000 more: field_2, field_3, field_4, field_5, field_6, ...",
+    ]
+    assert shortened(lines[:3])[-1].endswith("; and 1 more: field_2")
+
+
+def test_a_list_is_told_by_its_first_difference():
+    before, after = {"a": [{"b": 1}] * 9, "c[x]": 1, "d": [[1]]}, {"a": [{"b": 2}] * 9, "c[x]": 2, "d": [[2]]}
+    assert shortened(differences(before, after)) == [
+        "a[0].b: 1 in the run, 2 now",
+        "c[x]: 1 in the run, 2 now; and 1 more: d",
+    ]

@@ -126,6 +126,33 @@ def test_unknown_words_are_reasons_not_guesses(tmp_path):
         assert run.reason == reason
 
 
+MIXTURE = RUN | {"experts": 8, "topk": 2, "moe_ffn": 4096}
+
+
+@pytest.mark.parametrize(
+    ("row", "reason"),
+    [
+        (RUN | {"ep": 1}, ""),
+        (RUN | {"ep": 64}, "ep 64 of a model without experts"),
+        (MIXTURE | {"ep": 4}, ""),
+        (MIXTURE | {"ep": 8}, ""),
+        (MIXTURE | {"ep": 3}, "ep 3 does not divide 8 experts"),
+        (MIXTURE | {"ep": 64}, "ep 64 does not divide 8 experts"),
+        (
+            MIXTURE | {"ep": 8, "notes": "ETP=8"},
+            "experts on ep 8 x etp 8 devices are no whole part of tp 4 x cp 1 x dp 8",
+        ),
+        (
+            MIXTURE | {"ep": 2, "notes": "ETP=3"},
+            "experts on ep 2 x etp 3 devices are no whole part of tp 4 x cp 1 x dp 8",
+        ),
+    ],
+)
+def test_experts_that_cannot_lie_on_the_devices_are_a_reason(tmp_path, row, reason):
+    (run,) = read_runs(write(tmp_path / "runs.csv", RUN_COLUMNS, [row]))
+    assert run.reason == reason
+
+
 def test_what_a_policy_keeps(tmp_path):
     notes = "MaxText; remat custom: decoder_layer_input, out_proj, q/k/v offloaded to host"
     row = RUN | {"recompute": "custom", "notes": notes}

@@ -291,8 +291,11 @@ def _connect(address: str) -> Any:
     try:
         return Client(address, timeout=CONNECT_S, set_as_default=False)  # type: ignore[no-untyped-call]
     except (OSError, TimeoutError):
-        fix = "start one (dask scheduler), or give the address it printed"
-        raise SpecError("dask", address, f"no scheduler answers there within {CONNECT_S:.0f} s", fix) from None
+        # The address may be right and the scheduler lost a moment ago: no misuse, but like one lost on the way.
+        raise RunError(
+            f"no Dask scheduler answers at {address!r} within {CONNECT_S:.0f} s; "
+            "start one (dask scheduler), or give the address it printed"
+        ) from None
 
 
 def _check_address(address: str) -> None:
