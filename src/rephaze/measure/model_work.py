@@ -27,7 +27,7 @@ from rephaze.place.precision import named_precision
 from rephaze.place.price import price_plan
 from rephaze.place.solver import Placer
 from rephaze.types.cut import GraphCut
-from rephaze.types.full import FullLimits, FullProblem, PipelineSchedule
+from rephaze.types.full import FullGraph, FullLimits, FullProblem, PipelineSchedule
 from rephaze.types.graph import LayerType, ModelGraph
 from rephaze.types.placement import (
     LayerCost,
@@ -134,6 +134,7 @@ class ModelWork:
         self._bounds: dict[tuple[Unit, Memory], ChipBounds] = {}
         self._full_placers: dict[tuple[Unit, Memory], FullPlacer] = {}
         self._full_bounds: dict[tuple[Unit, Memory], FullChipBounds] = {}
+        self._full_graphs: dict[tuple[GraphCut, int], FullGraph] = {}
 
     @property
     def tp_degrees(self) -> tuple[int, ...]:
@@ -268,12 +269,16 @@ class ModelWork:
 
     def full_problem(self, units: tuple[Unit, ...], memory: Memory) -> FullProblem:
         """The problem under cost model ``full``, with layer times left at zero, to be filled for each chip."""
-        graphs = [
-            full_graph(self.graph(unit.cut), unit.microbatch, has_split_backward=self.has_split_backward)
-            for unit in units
-        ]
+        graphs = [self._full_graph(unit.cut, unit.microbatch) for unit in units]
         found = full_problem(self.scenario, graphs, memory.hbm_bytes, memory.hbm_bytes_per_s)
         return replace(found, limits=self._limits)
+
+    def _full_graph(self, cut: GraphCut, microbatch: int) -> FullGraph:
+        key = (cut, microbatch)
+        if key not in self._full_graphs:
+            has_split_backward = self.has_split_backward
+            self._full_graphs[key] = full_graph(self.graph(cut), microbatch, has_split_backward=has_split_backward)
+        return self._full_graphs[key]
 
     def priced_plan(self, unit: Unit, memory: Memory, plan: Plan, layer_s: tuple[Floats, Floats]) -> PricedPlan:
         """A plan priced by the independent evaluator (cost models ``1f1b`` and ``paper``).

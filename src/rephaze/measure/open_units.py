@@ -112,25 +112,41 @@ class OpenUnits:
             # What takes no less than a unit that was bounded is not the quickest.
             columns = np.flatnonzero(is_asked_c & (least_s_c <= longest_s_c) & (least_s_c < found_s_c))
             if len(columns):
-                self._refine_class(k, columns, longest_s_c, is_mapped=is_mapped)
-                own_s_c = self.batch_s_uc[np.ix_(units, columns)].min(axis=0)
-                found_s_c[columns] = np.minimum(found_s_c[columns], own_s_c)
+                self._refine_class(k, columns, longest_s_c, found_s_c, is_mapped=is_mapped)
 
-    def _refine_class(self, k: int, columns: Ints, longest_s_c: Floats, *, is_mapped: bool) -> None:
-        finer = self._finer
+    def _refine_class(
+        self, k: int, columns: Ints, longest_s_c: Floats, found_s_c: Floats | None = None, *, is_mapped: bool
+    ) -> None:
+        """Bound the units of a class.
+
+        Args:
+            k: The class.
+            columns: Chips.
+            longest_s_c: Of all chips, batches that are of no use.
+            found_s_c: Of all chips, the least batch of a unit that was bounded; changed. Plans of units that take
+                no less are not looked at.
+            is_mapped: With mapped products.
+        """
+        finer, known_s_uc, units = self._finer, self.batch_s_uc, self._finer.units_of_k[k]
         estimator = finer.set_passes(k, columns, is_mapped=is_mapped)
-        layer_s_ct = finer.bounds.forward_s_kct[k] + finer.bounds.backward_s_kct[k]
-        for u in finer.units_of_k[k].tolist():
-            members = columns[self.batch_s_uc[u, columns] <= longest_s_c[columns]]
+        layer_s_ct = (finer.bounds.forward_s_kct[k] + finer.bounds.backward_s_kct[k])[columns]
+        for u in units.tolist():
+            found_s = device_time_s(self.work, self.work.units[u], layer_s_ct)
+            known_s_uc[u, columns] = np.maximum(known_s_uc[u, columns], found_s)
+        if found_s_c is not None:  # the quicker first: they spare the others
+            units = units[np.argsort(known_s_uc[np.ix_(units, columns)].min(axis=1), kind="stable")]
+        for u in units.tolist():
+            is_open = known_s_uc[u, columns] <= longest_s_c[columns]
+            if found_s_c is not None:
+                is_open &= known_s_uc[u, columns] < found_s_c[columns]
+            members = columns[is_open]
             if not len(members):
                 continue
             self._stop.check()
-            found_s = device_time_s(self.work, self.work.units[u], layer_s_ct[members])
-            self.batch_s_uc[u, members] = np.maximum(self.batch_s_uc[u, members], found_s)
-            members = members[self.batch_s_uc[u, members] <= longest_s_c[members]]
             finer.set_unit(u, columns, estimator, members, is_mapped=is_mapped, longest_s_c=longest_s_c)
-            placed_s = finer.bounds.batch_s_uc[u, members]
-            self.batch_s_uc[u, members] = np.maximum(self.batch_s_uc[u, members], placed_s)
+            known_s_uc[u, members] = np.maximum(known_s_uc[u, members], finer.bounds.batch_s_uc[u, members])
+            if found_s_c is not None:
+                found_s_c[members] = np.minimum(found_s_c[members], known_s_uc[u, members])
 
     def _by_unit_time(self, longest_s_c: Floats, is_asked_c: Flags, *, is_mapped: bool) -> Flags:
         """All units of chips on which many are open, without a look at layers by themselves.

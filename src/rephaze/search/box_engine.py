@@ -2,14 +2,15 @@
 
 A wave takes the open boxes with the best bounds and has each expanded (``box_evaluator``): cut, closed or split.
 Designs that no bound drops are solved, best bound first, as soon as there are some: every bound is cheaper to ask
-for with a better answer to hold it against. Waves are sized by the search's own state, never by the number of
-workers, and an expansion depends on its box and on the answer at the time alone: runs repeat on any machine.
+for with a better answer to hold it against. Waves are sized by the search's own state, so runs repeat on any
+machine; many workers get larger ones, with which other boxes may be closed, but the answer stays the same.
 """
 
 from __future__ import annotations
 
 import heapq
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -19,8 +20,8 @@ from rephaze.types.boxes import NO_GOAL, NO_PLAN, SOLVED, ClosedBox, Expansion, 
 from rephaze.types.search import Evaluation, Unsettled
 from rephaze.types.stopping import StoppedError
 
-Expand = Callable[[Sequence[OpenBox], Goal], Sequence[Expansion]]
-"""Open boxes in, what became of each out, in any order; ``StoppedError`` if it was cut."""
+Expand = Callable[[Sequence[OpenBox], Goal], Sequence[Expansion | None]]
+"""Open boxes in, what became of each out, in the same order; None, or ``StoppedError`` for all, if it was cut."""
 Solve = Callable[[Sequence[OpenBox], Goal], Iterable[Evaluation | Unsettled]]
 """Boxes of one design each in, one answer each out, in the same order."""
 BetterThan = Callable[[Evaluation], Sequence[OpenBox]]
@@ -31,6 +32,8 @@ Rank = Callable[[Evaluation], tuple[float, ...]]
 LEAST_WAVE, MOST_WAVE = 256, 4096
 WAVE_PART = 4
 """One such part of the open boxes is expanded at a time, within these limits."""
+BOXES_EACH = 32
+"""Boxes that each of many workers is given in a wave, if there are as many."""
 BATCH_SIZE = 8
 """Designs solved between two looks at the answer."""
 
@@ -157,6 +160,7 @@ def run_boxes(
     known: Iterable[Evaluation] = (),
     on_wave: Callable[[Sequence[Evaluation]], None] = lambda _solved: None,
     should_stop: Callable[[], bool] = lambda: False,
+    num_workers: Callable[[], int] = lambda: 1,
 ) -> bool:
     """Search until no open box may hold a better design; whether it came to that.
 
@@ -170,6 +174,7 @@ def run_boxes(
         on_wave: Called after each wave with what was solved, for the store and the progress display.
         should_stop: Asked between waves; True ends the search with the answer and an honest bound. So does work
             that was cut.
+        num_workers: That expand boxes side by side.
     """
     remembered = {item.design: item for item in known}
     run = _Run(state, expand, solve, design_at, better_than, remembered, on_wave)
@@ -178,7 +183,7 @@ def run_boxes(
         while not should_stop():
             if run.solve_ready():
                 continue
-            wave = state.take(state.heap, run.wave_size())
+            wave = state.take(state.heap, wave_size(len(state.heap), num_workers()))
             if not wave:
                 return not state.ready
             run.expand(wave)
@@ -202,21 +207,17 @@ class _Run:
         self.state, self._expand, self._solve, self._better_than = state, expand, solve, better_than
         self._design_at, self._remembered, self._on_wave = design_at, remembered, on_wave
 
-    def wave_size(self) -> int:
-        return min(max(LEAST_WAVE, len(self.state.heap) // WAVE_PART), MOST_WAVE)
-
     def expand(self, wave: Sequence[OpenBox]) -> None:
-        try:
+        found: Sequence[Expansion | None] = [None] * len(wave)
+        with suppress(StoppedError):  # before any was begun: all stay open
             found = self._expand(wave, self.state.goal)
-        except StoppedError:
-            for box in wave:
-                self.state.push(box)
-            raise
-        for one in found:
-            self.state.close(one.closed)
-            for box in one.open:
-                self.state.push(box)
+        for box, one in zip(wave, found, strict=True):
+            self.state.close(() if one is None else one.closed)
+            for left in (box,) if one is None else one.open:
+                self.state.push(left)
         self._on_wave(())
+        if any(one is None for one in found):
+            raise StoppedError
 
     def solve_aside(self) -> None:
         """Solve what was put aside, one after the other: each is cheaper with the answer of those before."""
@@ -277,6 +278,12 @@ class _Run:
         fresh = {item.design: item for item in self._solve(todo, goal)} if todo else {}
         numbers = [self._design_at(box.first) for box in batch]
         return [fresh[number] if number in fresh else known[number] for number in numbers]
+
+
+def wave_size(num_open: int, num_workers: int) -> int:
+    """How many of the open boxes are expanded together."""
+    asked = num_workers * BOXES_EACH
+    return max(min(max(LEAST_WAVE, num_open // WAVE_PART), MOST_WAVE), min(asked, num_open))
 
 
 def _by_own_bound(box: OpenBox) -> ClosedBox:

@@ -18,7 +18,15 @@ from numpy.typing import NDArray
 from rephaze.hardware.grid import LIMITS, Boxes, DesignGrid
 from rephaze.measure.best_plan import STAGE_NAMES, Stage
 from rephaze.measure.layer_bounds import ModelBounds
-from rephaze.search.box_bounds import ALL_RUNGS, BEST_UNITS, DEVICE_ONLY, LAYER_REACH, BoxBounding, Reach
+from rephaze.search.box_bounds import (
+    ALL_RUNGS,
+    BEST_LAYERS,
+    BEST_UNITS,
+    DEVICE_ONLY,
+    LAYER_REACH,
+    BoxBounding,
+    Reach,
+)
 from rephaze.search.corner_plans import CornerPlans
 from rephaze.search.evaluator import Preparation
 from rephaze.types.boxes import ClosedBox, Expansion, Goal, OpenBox, Position, UnitTimes
@@ -76,7 +84,7 @@ class BoxExpansion:
         halves = self._cut_by_device_time(large)
         if self._goal.has_answer:
             near = [b for b in halves if any(self._is_within(half.upper, LAYER_REACH) for half in halves[b])]
-            finer = self._halves(near, large, Reach(best_only=self._is_of_many))
+            finer = self._halves(near, large, BEST_LAYERS if self._is_of_many else Reach())
             for b in near:
                 if self._cut(b, finer[b]):
                     self._give_back(b)

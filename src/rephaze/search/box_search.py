@@ -66,6 +66,7 @@ class BoxSearch:
                 known=known,
                 on_wave=self._on_wave,
                 should_stop=self.clock.stop.is_over,
+                num_workers=self.workers.num_abreast,
             )
         except StoppedError:
             pass
@@ -116,7 +117,7 @@ class BoxSearch:
         self._report("climbing")
         return self.workers.try_designs(boxes, goal)
 
-    def _expand(self, boxes: Sequence[OpenBox], goal: Goal) -> list[Expansion]:
+    def _expand(self, boxes: Sequence[OpenBox], goal: Goal) -> list[Expansion | None]:
         self._report("bounding")
         return self.workers.expand(boxes, goal)
 

@@ -249,3 +249,40 @@ def test_stopped_as_the_last_box_closes_the_search_is_complete():
     assert run(toy, state, should_stop=lambda: not state.open_boxes())
     assert not state.open_boxes()
     assert state.objective == toy.values.max()
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_what_was_expanded_of_a_wave_that_was_cut_is_kept(seed):
+    toy = Toy(seed)
+    state = toy.state()
+    calls = []
+
+    def expand(boxes, goal):
+        calls.append(len(boxes))
+        found = toy.expand(boxes, goal)
+        return [None if len(calls) == 4 and at % 2 else one for at, one in enumerate(found)]
+
+    assert not run_boxes(state, expand, toy.solve, design_at=toy.design_at)
+    assert calls[-1] > 1, "a wave of one box shows nothing"
+    assert len(calls) == 4
+    check_cover(toy, [*state.take_fresh(), *state.open_boxes()])
+    # Half of the boxes of the last wave were split in two, or closed.
+    assert len(state.open_boxes()) + state.num_closed > calls[-1]
+    assert run(toy, state)
+    assert state.objective == toy.values.max()
+
+
+@pytest.mark.parametrize("num_workers", [1, 2, 8, 64])
+def test_many_workers_find_the_same_in_larger_waves(num_workers):
+    toy = Toy(7, looseness=2.0)
+    state = toy.state()
+    assert run(toy, state, num_workers=lambda: num_workers)
+    assert (-state.objective, toy.area_of(state.incumbent.design), state.incumbent.design) == toy.best
+
+
+def test_waves_follow_what_is_open_and_who_works():
+    assert box_engine.wave_size(10_000, 1) == box_engine.wave_size(10_000, 8) == 2_500
+    assert box_engine.wave_size(10, 1) == box_engine.wave_size(10, 64) == box_engine.LEAST_WAVE
+    assert box_engine.wave_size(100_000, 2) == box_engine.MOST_WAVE
+    assert box_engine.wave_size(3_000, 64) == 64 * box_engine.BOXES_EACH
+    assert box_engine.wave_size(100_000, 512) == 512 * box_engine.BOXES_EACH

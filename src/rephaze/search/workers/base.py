@@ -26,6 +26,10 @@ TRIAL_PIECES = 2
 """Of designs to be tried."""
 LEAST_TO_DIVIDE = 8
 """So many boxes are worth two pieces."""
+FEW_WORKERS = 2
+"""More than these get pieces of their own."""
+PIECES_EACH = 4
+"""Of the boxes expanded together, for each of many workers: so that none waits long for the slowest."""
 STOP_GRACE_S = 2.0
 """What workers get to end their step once they must stop; then nobody waits for them any more."""
 
@@ -47,8 +51,12 @@ class Workers(Protocol):
         """As ``SpaceEvaluator.evaluate``, one design after another."""
         ...
 
-    def expand(self, boxes: Sequence[OpenBox], goal: Goal) -> list[Expansion]:
-        """As ``BoxEvaluator.expand``."""
+    def num_abreast(self) -> int:
+        """Workers there are now."""
+        ...
+
+    def expand(self, boxes: Sequence[OpenBox], goal: Goal) -> list[Expansion | None]:
+        """As ``BoxEvaluator.expand``, a piece at a time; None for boxes of a piece that was cut."""
         ...
 
     def try_designs(self, boxes: Sequence[OpenBox], goal: Goal) -> list[Trial]:
@@ -95,9 +103,21 @@ class InProcess:
         for design, own in zip(designs, bounds, strict=True):
             yield self._evaluator.evaluate(design, own, cutoff, self._stop)
 
-    def expand(self, boxes: Sequence[OpenBox], goal: Goal) -> list[Expansion]:
-        """As ``BoxEvaluator.expand``, a piece at a time."""
-        return [one for piece in box_pieces(boxes) for one in self.expand_piece(piece, goal)]
+    def num_abreast(self) -> int:
+        """This process alone."""
+        return 1
+
+    def expand(self, boxes: Sequence[OpenBox], goal: Goal) -> list[Expansion | None]:
+        """As ``BoxEvaluator.expand``, a piece at a time; None for boxes of a piece that was cut."""
+
+        def expanded() -> Iterator[list[Expansion] | None]:
+            for piece in box_pieces(boxes, self.num_abreast()):
+                try:
+                    yield self.expand_piece(piece, goal)
+                except StoppedError:
+                    yield None
+
+        return joined_pieces(len(boxes), list(expanded()))
 
     def expand_piece(self, piece: Sequence[OpenBox], goal: Goal) -> list[Expansion]:
         """As ``BoxEvaluator.expand``, all together."""
@@ -142,14 +162,25 @@ class Patience:
             raise StoppedError
 
 
-def box_pieces(boxes: Sequence[OpenBox]) -> list[Sequence[OpenBox]]:
-    """Boxes in pieces that do not depend on who works: bounds of a piece are found together.
+def box_pieces(boxes: Sequence[OpenBox], num_workers: int) -> list[Sequence[OpenBox]]:
+    """Boxes in pieces: bounds of a piece are found together, with less work the larger it is.
 
     Dealt out one by one: neighbours in the order of bounds take about as long.
     """
     least = 2 if len(boxes) >= LEAST_TO_DIVIDE else 1
+    if num_workers > FEW_WORKERS:
+        least = max(least, min(num_workers * PIECES_EACH, len(boxes) // LEAST_TO_DIVIDE))
     num_pieces = max(-(-len(boxes) // PIECE_BOXES), least)
     return [boxes[start::num_pieces] for start in range(num_pieces)]
+
+
+def joined_pieces(num_boxes: int, pieces: Sequence[list[Expansion] | None]) -> list[Expansion | None]:
+    """What became of each box, from what became of ``box_pieces``; None for those of a piece that was cut."""
+    found: list[Expansion | None] = [None] * num_boxes
+    for start, piece in enumerate(pieces):
+        if piece is not None:
+            found[start :: len(pieces)] = piece
+    return found
 
 
 def trial_pieces(boxes: Sequence[OpenBox]) -> list[Sequence[OpenBox]]:

@@ -22,6 +22,7 @@ from rephaze.search.workers.base import (
     PIECES_PER_WORKER,
     Patience,
     box_pieces,
+    joined_pieces,
     split_bounds,
     split_designs,
     trial_pieces,
@@ -130,15 +131,21 @@ class DaskWorkers:
             else:
                 yield Unsettled(design=design, bound=(reply or {}).get("open_bound", math.inf))
 
-    def expand(self, boxes: Sequence[OpenBox], goal: Goal) -> list[Expansion]:
-        """As ``BoxEvaluator.expand``, pieces side by side."""
-        calls = [(packed_boxes(piece), packed_goal(goal)) for piece in box_pieces(boxes)]
-        found: list[Expansion] = []
-        for reply in self._replies(expand_boxes, calls):
+    def num_abreast(self) -> int:
+        """Worker processes there are now."""
+        return self._num_workers()
+
+    def expand(self, boxes: Sequence[OpenBox], goal: Goal) -> list[Expansion | None]:
+        """As ``BoxEvaluator.expand``, pieces side by side; None for boxes of a piece that was cut."""
+        pieces = box_pieces(boxes, self.num_abreast())
+        calls = [(packed_boxes(piece), packed_goal(goal)) for piece in pieces]
+
+        def expanded(reply: Reply | None) -> list[Expansion] | None:
             if reply is None or "stopped" in reply:
-                raise StoppedError
-            found.extend(from_json(Expansion, one) for one in json.loads(reply["expansions"]))
-        return found
+                return None
+            return [from_json(Expansion, one) for one in json.loads(reply["expansions"])]
+
+        return joined_pieces(len(boxes), [expanded(reply) for reply in self._replies(expand_boxes, calls)])
 
     def try_designs(self, boxes: Sequence[OpenBox], goal: Goal) -> list[Trial]:
         """As ``BoxEvaluator.try_designs``, pieces side by side."""

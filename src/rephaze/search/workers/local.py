@@ -22,6 +22,7 @@ from rephaze.search.workers.base import (
     InProcess,
     Patience,
     box_pieces,
+    joined_pieces,
     make_evaluator,
     split_bounds,
     split_designs,
@@ -94,15 +95,22 @@ class LocalProcesses:
             except StoppedError:
                 yield Unsettled(design=design, bound=math.inf)
 
-    def expand(self, boxes: Sequence[OpenBox], goal: Goal) -> list[Expansion]:
-        """As ``BoxEvaluator.expand``, pieces side by side."""
-        found: list[Expansion] = []
-        for asked in self._submit(_expand, [(piece, goal) for piece in box_pieces(boxes)]):
-            expanded = self._reply(asked)
-            if expanded is None:
-                raise StoppedError
-            found.extend(expanded)
-        return found
+    def num_abreast(self) -> int:
+        """Processes."""
+        return self.num_workers
+
+    def expand(self, boxes: Sequence[OpenBox], goal: Goal) -> list[Expansion | None]:
+        """As ``BoxEvaluator.expand``, pieces side by side; None for boxes of a piece that was cut."""
+
+        def reply(asked: Future[list[Expansion] | None]) -> list[Expansion] | None:
+            try:
+                return self._reply(asked)
+            except StoppedError:
+                return None
+
+        pieces = box_pieces(boxes, self.num_abreast())
+        every = self._submit(_expand, [(piece, goal) for piece in pieces])
+        return joined_pieces(len(boxes), [reply(asked) for asked in every])
 
     def try_designs(self, boxes: Sequence[OpenBox], goal: Goal) -> list[Trial]:
         """As ``BoxEvaluator.try_designs``, pieces side by side."""
