@@ -95,7 +95,7 @@ def sent_bytes(dims: CollectiveDims, payload_bytes: float) -> float:
     """Bytes that one chip puts on the network."""
     if dims.kind is CollectiveKind.SEND:
         return dims.num_messages * payload_bytes
-    rounds = 2 if dims.group is CommGroup.TP or dims.kind is CollectiveKind.ALL_REDUCE else 1
+    rounds = 2 if dims.kind is CollectiveKind.ALL_REDUCE else 1
     return rounds * payload_bytes * (dims.num_members - 1) / dims.num_members
 
 
