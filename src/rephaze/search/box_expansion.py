@@ -37,6 +37,8 @@ Ints = NDArray[np.int64]
 TIES = "a tie at most, of a larger chip"
 PLACE_REACH = 1.25
 """Plans on mapped products are looked at for a box, not only for a design alone, where bounds are this near."""
+MANY_MAP_REACH, MANY_PLACE_REACH = 1.1, 1.05
+"""Of several models, products are mapped and plans are looked at where it is likelier to close the box."""
 HURRY_REACH = 1.08
 """Schedules likewise."""
 MAX_ROUNDS = 16
@@ -227,7 +229,8 @@ class BoxExpansion:
     def _finish(self, large: dict[int, Position]) -> None:
         """Bound boxes as far as may close them; single designs that stay are to be solved."""
         single = {b for b in self._left if self._left[b].first == large[b]}
-        near = [b for b in self._left if b in single or self._is_within(self._left[b].upper, PLACE_REACH)]
+        reach = MANY_MAP_REACH if self._is_of_many else PLACE_REACH
+        near = [b for b in self._left if b in single or self._is_within(self._left[b].upper, reach)]
         if not near:
             return
         times = [self._left[b].times for b in near]
@@ -242,8 +245,9 @@ class BoxExpansion:
             box = self._left[b]
             if upper < box.upper:
                 box = replace(box, upper=upper, bounded_by=by)
-            self._left[b] = replace(box, times=bounds.times[at])
-            self._plan(b, large[b], bounding.layers(at))
+            self._left[b] = box = replace(box, times=bounds.times[at])
+            if b in single or not self._is_of_many or self._is_within(box.upper, MANY_PLACE_REACH):
+                self._plan(b, large[b], bounding.layers(at))
             if b in self._left and b in single:
                 self._make_ready(b)
 
