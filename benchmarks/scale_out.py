@@ -103,7 +103,7 @@ def recorded(models: Sequence[str], num_workers: int, as_for: int, limit_s: floa
         "objective": found.objective,
         "gap": found.gap,
         "search_s": round(found.search_s, 1),
-        "num_boxes": found.certificate.num_boxes,
+        "num_boxes": sum((found.certificate.num_boxes or {}).values()),
         "waves": [asdict(wave) for wave in recorder.waves()],
     }
 

@@ -35,7 +35,7 @@ WAVE_PART = 4
 BOXES_EACH = 32
 """Boxes that each of many workers is given in a wave, if there are as many."""
 BATCH_SIZE = 8
-"""Designs solved between two looks at the answer."""
+"""Designs solved between two looks at the answer; as many as there are workers, if those are more."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -181,7 +181,7 @@ def run_boxes(
     try:
         run.solve_aside()
         while not should_stop():
-            if run.solve_ready():
+            if run.solve_ready(max(BATCH_SIZE, num_workers())):
                 continue
             wave = state.take(state.heap, wave_size(len(state.heap), num_workers()))
             if not wave:
@@ -226,9 +226,9 @@ class _Run:
         self.state.aside = []
         self._climb()
 
-    def solve_ready(self) -> bool:
+    def solve_ready(self, most: int) -> bool:
         """Solve the best designs at hand; whether there were any."""
-        batch = self.state.take(self.state.ready, BATCH_SIZE)
+        batch = self.state.take(self.state.ready, most)
         if not batch:
             return False
         if self._answer(batch):
