@@ -87,7 +87,7 @@ class FullSieves:
             return
         above, below = true.batch_s * (1 + NEARLY), true.batch_s * (1 - NEARLY)
         found = solver.solve(work, unit, memory, above)
-        self._tally.num_bounds += 7
+        self._tally.num_bounds += 9
         if not math.isclose(found.batch_s, true.batch_s, rel_tol=1e-9):
             text = f"{found.batch_s!r} s found below a cutoff of {above!r} s, there is {true.batch_s!r} s"
             self._report(CUTOFF, design, where, text)
@@ -99,6 +99,8 @@ class FullSieves:
             ("hurried where layers repeat", solver.hurried_bound_s(work, unit, memory, above, mapped)),
             ("placed", solver.placed_bound_s(work, unit, memory, mapped, above)),
             ("placed below", solver.placed_bound_s(work, unit, memory, mapped, below)),
+            ("placed, told", solver.placed_bound_s(work, unit, memory, mapped, above, is_told=True)),
+            ("placed below, told", solver.placed_bound_s(work, unit, memory, mapped, below, is_told=True)),
         ):
             if exceeds(bound_s, true.batch_s):
                 text = f"{name}: a batch takes {true.batch_s:.9g} s, no less than {bound_s:.9g} s was said"

@@ -170,7 +170,7 @@ def _tight_layer_bounds(patch: Patch) -> None:
 
 def _tight_placed(patch: Patch) -> None:
     sound = ChipSolver.placed_bound_s
-    patch.setattr(ChipSolver, "placed_bound_s", lambda self, *args: sound(self, *args) / TOO_TIGHT)
+    patch.setattr(ChipSolver, "placed_bound_s", lambda self, *args, **how: sound(self, *args, **how) / TOO_TIGHT)
 
 
 def _tight_mapped(patch: Patch) -> None:

@@ -15,8 +15,9 @@ from rephaze.hardware.grid import FIELDS, Boxes, DesignGrid
 from rephaze.measure.best_plan import Stage
 from rephaze.measure.chip_solver import Memos
 from rephaze.measure.model_work import Memory
+from rephaze.measure.pass_times import LayerSeconds
 from rephaze.search import evaluator as evaluator_module
-from rephaze.search.box_bounds import ALL_RUNGS, DEVICE_ONLY, BoxBounding, Reach, corner_valuation
+from rephaze.search.box_bounds import ALL_RUNGS, BEST_UNITS, DEVICE_ONLY, BoxBounding, Reach, corner_valuation
 from rephaze.search.box_evaluator import BoxEvaluator
 from rephaze.search.corner_plans import CornerPlans
 from rephaze.search.cosearch import run_search
@@ -185,6 +186,39 @@ def test_every_rung_at_corners_is_above_every_design_inside(seed, objective):
             if box is None:
                 break
     assert num_inside > 3
+
+
+@pytest.mark.usefixtures("shared_memos")
+@pytest.mark.parametrize("seed", seldom([66, 70], lambda seed: seed == 66))
+def test_of_several_models_plans_tell_how_good_each_may_be(seed):
+    """What one model cannot close by itself, all together may: the least of its units must rise with each rung."""
+    evaluator = BoxEvaluator(drawn(seed, "default", ("gpt", "llama"), most_points=6))
+    grid, goal = evaluator.grid, Goal(threshold=1e-12, objective=1e-12, area_um2=1e30, cutoff=1e-12)
+    num_raised = 0
+    for at in [at for at in np.ndindex(grid.shape) if grid.is_design(np.array([at]))[0]][:3]:
+        ends = Boxes(np.array([at]), np.array([at]))
+        bounding = BoxBounding(evaluator, grid, ends, [()], goal, UNSTOPPED)
+        bounds = bounding.run(BEST_UNITS)
+        if bounds.upper_b[0] < goal.threshold:  # no plan of one of them fits
+            continue
+        layers = bounding.layers(0)
+        box = OpenBox(first=at, last=at, upper=float(bounds.upper_b[0]), bounded_by="", times=bounds.times[0])
+        plans = CornerPlans(evaluator, grid, at, at, layers, UNSTOPPED)
+        placed = plans.bounded(box, Stage.PLACED, goal.threshold)
+        for m, work in enumerate(evaluator.works):
+            known_s = dict(zip(box.times[m].unit_u, box.times[m].batch_s_u, strict=True))
+            finer = plans.solver.finer_bounds(work, plans.memory, layers[m])
+            least_s = np.inf
+            for u, first_s in known_s.items():
+                k = work.class_of[work.units[u].cut, work.units[u].microbatch]
+                finer.set_passes(k, np.array([0]), is_mapped=True)
+                own = finer.bounds
+                passes = LayerSeconds(own.forward_s_kct[k, 0], own.backward_s_kct[k, 0], own.input_s_kct[k, 0])
+                placed_s = plans.solver.placed_bound_s(work, work.units[u], plans.memory, passes)
+                least_s = min(least_s, max(first_s, placed_s))
+            assert placed.times[m].least_s == pytest.approx(least_s, rel=1e-9)
+            num_raised += least_s > min(known_s.values()) * (1 + 1e-6)
+    assert num_raised, "plans told nothing: the test shows nothing"
 
 
 def random_boxes(rng, grid, num):

@@ -69,6 +69,8 @@ class UnitSearch:
         bounds: Of the model on this chip alone; those of a larger memory will do.
         worth: What plans are worth.
         least_j: Dynamic energy of a sample that no plan goes below, if energy counts.
+        is_one_of_many: The chip is for other models too: then it matters how good this one may be even where that
+            does not drop the chip.
     """
 
     def __init__(
@@ -79,8 +81,11 @@ class UnitSearch:
         bounds: ModelBounds,
         worth: ChipWorth,
         least_j: float = 0.0,
+        *,
+        is_one_of_many: bool = False,
     ) -> None:
         self.solver, self.work, self.memory = solver, work, memory
+        self._is_one_of_many = is_one_of_many
         self.worth, self.least_j = worth, least_j
         self._finer = solver.finer_bounds(work, memory, bounds)
         self.upper_u = np.array([self._at_best(float(batch_s)) for batch_s in bounds.batch_s_uc[:, 0]])
@@ -197,7 +202,8 @@ class UnitSearch:
         k, bounds = self.work.class_of[unit.cut, unit.microbatch], self._finer.bounds
         layer_s = LayerSeconds(bounds.forward_s_kct[k, 0], bounds.backward_s_kct[k, 0], bounds.input_s_kct[k, 0])
         if stage is Stage.PLACED:
-            return self.solver.placed_bound_s(self.work, unit, self.memory, layer_s, cutoff_s)
+            is_told = self._is_one_of_many
+            return self.solver.placed_bound_s(self.work, unit, self.memory, layer_s, cutoff_s, is_told=is_told)
         return self.solver.hurried_bound_s(self.work, unit, self.memory, cutoff_s, layer_s)
 
     def _solve(self, unit: Unit, cutoff_s: float) -> UnitAnswer:

@@ -120,7 +120,14 @@ class ChipSolver:
         )
 
     def placed_bound_s(
-        self, work: ModelWork, unit: Unit, memory: Memory, layer_s: LayerSeconds, cutoff_s: float = math.inf
+        self,
+        work: ModelWork,
+        unit: Unit,
+        memory: Memory,
+        layer_s: LayerSeconds,
+        cutoff_s: float = math.inf,
+        *,
+        is_told: bool = False,
     ) -> float:
         """A batch time no plan of the unit beats if no pass is faster than given; ``cutoff_s`` if it is no less.
 
@@ -132,8 +139,12 @@ class ChipSolver:
             memory: What plans must fit.
             layer_s: Of the passes.
             cutoff_s: Slower plans are of no use.
+            is_told: By how much plans may be faster than that is of use.
         """
-        return self.planner(work, unit, memory).placed_bound_s(layer_s, cutoff_s)
+        planner = self.planner(work, unit, memory)
+        if is_told and isinstance(planner, FullPlanner):
+            return planner.told_bound_s(layer_s, cutoff_s)
+        return planner.placed_bound_s(layer_s, cutoff_s)
 
     def hurried_bound_s(
         self,

@@ -46,12 +46,19 @@ class FullPlanner:
 
     def placed_bound_s(self, layer_s: LayerSeconds, cutoff_s: float) -> float:
         """A batch time no plan beats if no pass is faster than given; ``cutoff_s`` if it is no less."""
+        if math.isinf(cutoff_s):
+            return self.told_bound_s(layer_s, cutoff_s)
         if not (np.isfinite(layer_s.forward_s_t).all() and np.isfinite(layer_s.backward_s_t).all()):
             return math.inf
         placer, times = self.work.full_placer(self.unit, self.memory), self._least(layer_s, self._repeated)
-        if math.isinf(cutoff_s):
-            return placer.bound_s(cutoff_s, [times], self.solver.stop)
         return NO_BOUND_S if placer.is_there(cutoff_s, [times], self.solver.stop) else cutoff_s
+
+    def told_bound_s(self, layer_s: LayerSeconds, cutoff_s: float) -> float:
+        """The same, as good a bound below the cutoff too: takes longer."""
+        if not (np.isfinite(layer_s.forward_s_t).all() and np.isfinite(layer_s.backward_s_t).all()):
+            return math.inf
+        placer, times = self.work.full_placer(self.unit, self.memory), self._least(layer_s, self._repeated)
+        return placer.bound_s(cutoff_s, [times], self.solver.stop)
 
     def bound_s(self, times: Times, cutoff_s: float, least_s: LayerSeconds | None = None) -> float:
         """A batch time no plan beats, from bounds on the passes.

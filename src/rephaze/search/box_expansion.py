@@ -37,10 +37,10 @@ Ints = NDArray[np.int64]
 TIES = "a tie at most, of a larger chip"
 PLACE_REACH = 1.25
 """Plans on mapped products are looked at for a box, not only for a design alone, where bounds are this near."""
-MANY_MAP_REACH, MANY_PLACE_REACH = 1.1, 1.05
-"""Of several models, products are mapped and plans are looked at where it is likelier to close the box."""
 HURRY_REACH = 1.08
 """Schedules likewise."""
+MANY_PLACE_REACH, MANY_HURRY_REACH = 1.06, 1.04
+"""Both for several models, of each of which it takes as long."""
 MAX_ROUNDS = 16
 """Of cutting by device time."""
 TIE = 1e-12
@@ -229,8 +229,7 @@ class BoxExpansion:
     def _finish(self, large: dict[int, Position]) -> None:
         """Bound boxes as far as may close them; single designs that stay are to be solved."""
         single = {b for b in self._left if self._left[b].first == large[b]}
-        reach = MANY_MAP_REACH if self._is_of_many else PLACE_REACH
-        near = [b for b in self._left if b in single or self._is_within(self._left[b].upper, reach)]
+        near = [b for b in self._left if b in single or self._is_within(self._left[b].upper, PLACE_REACH)]
         if not near:
             return
         times = [self._left[b].times for b in near]
@@ -256,8 +255,10 @@ class BoxExpansion:
         box = self._left[b]
         if self._goal.has_answer:
             plans = CornerPlans(self._models, self._grid, box.first, large, layers, self._stop)
-            is_hurried = box.first == large or self._is_within(box.upper, HURRY_REACH)
-            for stage in (Stage.PLACED, Stage.HURRIED) if is_hurried else (Stage.PLACED,):
+            reach = MANY_HURRY_REACH if self._is_of_many else HURRY_REACH
+            for stage in (Stage.PLACED, Stage.HURRIED):
+                if stage is Stage.HURRIED and box.first != large and not self._is_within(box.upper, reach):
+                    break
                 found = plans.bounded(box, stage, self._goal.threshold)
                 if found is None:
                     self._close(b, min(box.upper, self._goal.threshold), STAGE_NAMES[stage])

@@ -57,9 +57,11 @@ class CornerPlans:
         times = list(box.times)
         for m, work in enumerate(works):
             longest_s = float(longest_batches(self.valuation, works, least_s_mc, m, threshold)[0])
-            # The quickest unit that stays is what a bound depends on: of several models, or of a box of several
-            # designs, of which schedules are looked at, the others can wait.
-            one_is_enough = len(works) > 1 or (stage is Stage.HURRIED and not self._is_one_design)
+            # One unit that stays keeps a box open: of several designs, of which schedules are looked at, the rest
+            # can wait. With other models the least of all units counts: of those that take no less than one that
+            # was looked at no more is asked.
+            is_of_many = len(works) > 1
+            one_is_enough = stage is Stage.HURRIED and not self._is_one_design and not is_of_many
             kept: list[int] = []
             found_s: list[float] = []
             others_s = times[m].others_s
@@ -68,8 +70,9 @@ class CornerPlans:
                     others_s = min(others_s, known_s)
                     continue
                 bound_s = 0.0
-                if not (kept and one_is_enough):
-                    bound_s = self._bound_s(m, work.units[u], stage, longest_s)
+                asked_s = min((longest_s, *found_s)) if is_of_many else longest_s
+                if not ((kept and one_is_enough) or (found_s and is_of_many and known_s >= asked_s)):
+                    bound_s = self._bound_s(m, work.units[u], stage, asked_s)
                 if bound_s < longest_s:
                     kept.append(u)
                     found_s.append(max(bound_s, known_s))
@@ -100,5 +103,6 @@ class CornerPlans:
         own = layers.bounds
         layer_s = LayerSeconds(own.forward_s_kct[k, 0], own.backward_s_kct[k, 0], own.input_s_kct[k, 0])
         if stage is Stage.PLACED:
-            return self.solver.placed_bound_s(work, unit, self.memory, layer_s, longest_s)
+            is_told = len(self.works) > 1
+            return self.solver.placed_bound_s(work, unit, self.memory, layer_s, longest_s, is_told=is_told)
         return self.solver.hurried_bound_s(work, unit, self.memory, longest_s, layer_s)

@@ -46,9 +46,11 @@ class DesignSearch:
         self.design, self.solver, self.valuation, self.smaller = design, solver, valuation, smaller
         self._is_limited = True
         """Whether plans too slow to reach the cutoff are not looked for."""
-        worth = valuation.worth(at, memory.hbm_bytes)
+        worth, is_one_of_many = valuation.worth(at, memory.hbm_bytes), len(works) > 1
         self.models = [
-            UnitSearch(solver, work, memory, own, worth, valuation.least_j(work, at))
+            UnitSearch(
+                solver, work, memory, own, worth, valuation.least_j(work, at), is_one_of_many=is_one_of_many
+            )
             for work, own in zip(works, bounds, strict=True)
         ]
 
