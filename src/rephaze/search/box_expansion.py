@@ -39,7 +39,7 @@ PLACE_REACH = 1.25
 """Plans on mapped products are looked at for a box, not only for a design alone, where bounds are this near."""
 HURRY_REACH = 1.08
 """Schedules likewise."""
-MANY_PLACE_REACH, MANY_HURRY_REACH = 1.06, 1.04
+MANY_PLACE_REACH, MANY_HURRY_REACH = 1.06, 1.03
 """Both for several models, of each of which it takes as long."""
 MAX_ROUNDS = 16
 """Of cutting by device time."""
