@@ -127,10 +127,25 @@ def write_table() -> None:
                 told = (f"{case['num_points']:,}", f"{case['samples_per_s']:,.1f}", gap, f"{case['cpu_s']:,.0f}")
                 told += (f"{case['num_boxes']:,}", f"{case['peak_bytes'] / 1e6:,.0f}", case["chip"])
                 rows.append(f"| {' | '.join((model, *told))} |")
+    told = [growth([cases[model, grid] for grid in GRIDS if (model, grid) in cases]) for model in MODELS]
     text = PAGE.read_text()
     before, rest = text.split(BEGIN)
     _, after = rest.split(END)
-    PAGE.write_text(before + BEGIN + "\n".join(rows) + "\n" + END + after)
+    PAGE.write_text(before + BEGIN + "\n".join([*rows, "", *told]) + "\n" + END + after)
+
+
+def growth(cases: list[dict[str, Any]]) -> str:
+    """From the coarsest grid that was measured to the finest."""
+    if not cases:
+        return ""
+    first, last = cases[0], cases[-1]
+    points, cpu, boxes, gain = (
+        last[name] / first[name] for name in ("num_points", "cpu_s", "num_boxes", "samples_per_s")
+    )
+    return (
+        f"{first['model']}: {points:,.0f} times the grid points take {cpu:,.0f} times the CPU seconds and "
+        f"{boxes:,.0f} times the boxes, and gain {gain - 1:.1%}."
+    )
 
 
 if __name__ == "__main__":
