@@ -131,7 +131,7 @@ def write_table() -> None:
     text = PAGE.read_text()
     before, rest = text.split(BEGIN)
     _, after = rest.split(END)
-    PAGE.write_text(before + BEGIN + "\n".join([*rows, "", *told]) + "\n" + END + after)
+    PAGE.write_text(before + BEGIN + "\n".join([*rows, "", "\n\n".join(told)]) + "\n" + END + after)
 
 
 def growth(cases: list[dict[str, Any]]) -> str:
