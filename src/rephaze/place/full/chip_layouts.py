@@ -7,6 +7,7 @@ Axis letters: i = item, n = layout, m = (dp, pp) of layouts, q = figure.
 
 from __future__ import annotations
 
+import threading
 from typing import NamedTuple
 
 import numpy as np
@@ -44,8 +45,8 @@ NUM_KEPT = 2
 """Points of ``keep`` that memory is looked at with."""
 FIRST_ITEMS = 48
 """That are listed at once at first; then as many as there are already."""
-FIRST_LAYOUTS = 1 << 10
-"""There is room for at first."""
+FIRST_LAYOUTS = 1 << 8
+"""There is room for at first: searches of several models keep layouts of thousands of units."""
 NUM_KNOWN = 8
 """Layouts of an item that are remembered to fit, and not to."""
 NEVER, EVER = 0, 1
@@ -92,7 +93,7 @@ class _Listing(NamedTuple):
 
 
 class _Room(NamedTuple):
-    """Memory to list layouts."""
+    """Memory to list layouts; nothing in it outlasts a call."""
 
     layout_yq: Ints
     size_s: Ints
@@ -123,14 +124,6 @@ class FittingLayouts:
         self._row_nq = np.empty((FIRST_LAYOUTS, NUM_ITEM + NUM_LAYOUT), dtype=np.int64)
         self._shape_nq = np.empty((FIRST_LAYOUTS, NUM_SHAPE), dtype=np.int64)
         self._link_nq = np.empty((FIRST_LAYOUTS, NUM_LINK_TIMES + NUM_HELD))
-        self._room = _Room(
-            layout_yq=np.empty((6 * MAX_SIZES, NUM_LAYOUT), dtype=np.int64),
-            size_s=np.zeros(MAX_SIZES, dtype=np.int64),
-            link_vq=np.zeros((num_layers + 1, NUM_LINKS)),
-            run_kq=np.zeros((NUM_KEPT, NUM_POINT)),
-            known_kbq=np.zeros((NUM_KNOWN, 2, NUM_HELD)),
-            num_known_b=np.zeros(2, dtype=np.int64),
-        )
         item_iq = self._item_iq[: self._list(ITEMS, ITEMS)]
         count_i = -(-int(lines.count_g[0]) // item_iq[:, codes.DP])
         # By rising work of a device, the layouts of one (dp, pp) together.
@@ -177,17 +170,40 @@ class FittingLayouts:
         while True:
             self._num_listed = self._list(self._num_listed, end_m)
             if self._num_listed == end_m:
-                return
+                break
             self._row_nq, self._shape_nq, self._link_nq = (
                 np.concatenate([array, np.empty_like(array)])
                 for array in (self._row_nq, self._shape_nq, self._link_nq)
             )
+        if self.is_whole:  # no more will come
+            n = self.num_layouts
+            self._row_nq, self._shape_nq = self._row_nq[:n].copy(), self._shape_nq[:n].copy()
+            self._link_nq = self._link_nq[:n].copy()
 
     def _list(self, first_m: int, end_m: int) -> int:
         listing = _Listing(
             self._item_iq, self._first_i_m, self._first_n_m, self._row_nq, self._shape_nq, self._link_nq
         )
-        return _list_fitting(self._space, self._totals, self._has_line, first_m, end_m, listing, self._room)
+        room = _room_for(len(self._space.lines.param_bytes_v))
+        return _list_fitting(self._space, self._totals, self._has_line, first_m, end_m, listing, room)
+
+
+_rooms = threading.local()
+
+
+def _room_for(num_layers: int) -> _Room:
+    """The same for all graphs of so many layers, of a thread."""
+    known: dict[int, _Room] = _rooms.__dict__.setdefault("by_layers", {})
+    if num_layers not in known:
+        known[num_layers] = _Room(
+            layout_yq=np.empty((6 * MAX_SIZES, NUM_LAYOUT), dtype=np.int64),
+            size_s=np.zeros(MAX_SIZES, dtype=np.int64),
+            link_vq=np.zeros((num_layers + 1, NUM_LINKS)),
+            run_kq=np.zeros((NUM_KEPT, NUM_POINT)),
+            known_kbq=np.zeros((NUM_KNOWN, 2, NUM_HELD)),
+            num_known_b=np.zeros(2, dtype=np.int64),
+        )
+    return known[num_layers]
 
 
 @kernel_in_place

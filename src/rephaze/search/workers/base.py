@@ -28,8 +28,8 @@ LEAST_TO_DIVIDE = 8
 """So many boxes are worth two pieces."""
 FEW_WORKERS = 2
 """More than these get pieces of their own."""
-PIECES_EACH = 4
-"""Of the boxes expanded together, for each of many workers: so that none waits long for the slowest."""
+PIECES_EACH, LEAST_EACH = 4, 2
+"""Pieces for each of many workers, so that none waits long for the slowest; and boxes of each, at least."""
 STOP_GRACE_S = 2.0
 """What workers get to end their step once they must stop; then nobody waits for them any more."""
 
@@ -169,7 +169,7 @@ def box_pieces(boxes: Sequence[OpenBox], num_workers: int) -> list[Sequence[Open
     """
     least = 2 if len(boxes) >= LEAST_TO_DIVIDE else 1
     if num_workers > FEW_WORKERS:
-        least = max(least, min(num_workers * PIECES_EACH, len(boxes) // LEAST_TO_DIVIDE))
+        least = max(least, min(num_workers * PIECES_EACH, len(boxes) // LEAST_EACH))
     num_pieces = max(-(-len(boxes) // PIECE_BOXES), least)
     return [boxes[start::num_pieces] for start in range(num_pieces)]
 
