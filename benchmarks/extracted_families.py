@@ -344,13 +344,20 @@ def row_of(found: Found) -> str:
 
 
 def percent(value: float) -> str:
-    return "0" if abs(value) < 5e-6 else f"{100 * value:+.2g} %"
+    return "0" if abs(value) < 5e-6 else f"{signed_percent(value)} %"
+
+
+def signed_percent(value: float) -> str:
+    """Two digits, and no power of ten where the counter saw a fifth of the products."""
+    from rephaze.types.readable import rounded_amount
+
+    return ("+" if value > 0 else "") + rounded_amount(100 * value, 2)
 
 
 def plain_note(found: Found, what: str) -> str:
     """What the counter says without corrections, where that differs."""
     plain, counted = found[f"plain_{what}"], found[f"counted_{what}"]
-    return f" (plain {100 * (found[what] / plain - 1):+.2g} %)" if plain and plain != counted else ""
+    return f" (plain {signed_percent(found[what] / plain - 1)} %)" if plain and plain != counted else ""
 
 
 def reason(found: Found) -> str:

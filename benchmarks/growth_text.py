@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any
 
+from rephaze.types.readable import rounded_amount
+
 Measured = dict[str, Any]
 HEAD = """# How cost grows
 
@@ -98,5 +100,5 @@ def size_of(case: Measured) -> float | None:
 
 def answer_of(case: Measured) -> str:
     if "objective" in case:
-        return f"{case['objective']:,.4g} samples/s, {case['status']}"
+        return f"{rounded_amount(case['objective'])} samples/s, {case['status']}"
     return f"{case['batch_s']:.4g} s a batch, {case['status']}"

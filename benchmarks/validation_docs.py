@@ -15,6 +15,7 @@ from statistics import fmean, median
 from rephaze.api.calibrating import Calibration, calibrate
 from rephaze.api.validating import validate
 from rephaze.hardware.calibration import Constant, load_constants
+from rephaze.types.readable import rounded_amount
 from rephaze.types.truth import ErrorSummary, GroupRanking, LeftOutRow, ValidatedRow, Validation
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -239,8 +240,8 @@ def _constants() -> str:
 
 
 def _constant_line(one: Constant) -> str:
-    bounds = f"{one.low:.3g} to {one.high:.3g}"
-    return _row(f"`{one.name}`", f"{one.value:.3g}", bounds, one.unit, one.meaning)
+    bounds = f"{rounded_amount(one.low, 3)} to {rounded_amount(one.high, 3)}"
+    return _row(f"`{one.name}`", rounded_amount(one.value, 3), bounds, one.unit, one.meaning)
 
 
 if __name__ == "__main__":

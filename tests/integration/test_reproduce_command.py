@@ -1,6 +1,7 @@
 """``rephaze reproduce``: pages with every claim, kept work, options that belong to one of the two."""
 
 import json
+import re
 
 import pytest
 from typer.testing import CliRunner
@@ -9,6 +10,7 @@ from rephaze.cli.main import app
 from rephaze.errors import FileError
 from rephaze.study import paper_claims, paper_runs
 from rephaze.study.paper_runs import PaperSetting
+from rephaze.types.readable import rounded_amount
 
 RUNNER = CliRunner()
 CHANGES = {
@@ -40,7 +42,7 @@ def test_nest_writes_its_page_and_keeps_cells(tmp_path):
     assert rates == sorted(rates)
     assert rates[0] > 0
     text = page.read_text()
-    assert f"| bert-large | 64 | {rates[0]:,.4g} |" in text
+    assert f"| bert-large | 64 | {rounded_amount(rates[0])} |" in text
     assert "{" not in text
     page.unlink()
     again = called(*options)
@@ -63,6 +65,8 @@ def test_paper_writes_every_claim_of_every_setting(tmp_path, monkeypatch):
     for check in setting["claims"]:
         assert f"| {check['claim']} | {check['published']} | {check['found']}" in text
     assert "paper's heuristic" in text
+    # BERT's rates on 1,024 chips are beyond four digits: told whole.
+    assert not re.search(r"\de\+\d\d", text)
     assert "Not on this page" not in text
     assert "Each model's own chip" in text
     (kept,) = (tmp_path / "kept").rglob("comparison.json")

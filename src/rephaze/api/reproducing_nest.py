@@ -16,6 +16,7 @@ from rephaze.types.checks import check_choice
 from rephaze.types.files import parse_json, read_text
 from rephaze.types.full import FullPlan, FullPrice, Sharding
 from rephaze.types.output_files import MARKDOWN_PAGE, check_folder, check_output, write_whole
+from rephaze.types.readable import rounded_amount
 from rephaze.types.reproduction import NestCell, NestFigure, PlacedCell
 from rephaze.types.scenario import Scenario
 
@@ -44,9 +45,9 @@ class ReproducedNest(Shown):
                     figure.setup,
                     figure.model,
                     f"{figure.num_devices:,}",
-                    f"{degrees.samples_per_s:,.4g}" if degrees else "-",
-                    f"{cell.its_choices.samples_per_s:,.4g}",
-                    f"{cell.all_choices.samples_per_s:,.4g}",
+                    rounded_amount(degrees.samples_per_s) if degrees else "-",
+                    rounded_amount(cell.its_choices.samples_per_s),
+                    rounded_amount(cell.all_choices.samples_per_s),
                     f"{cell.its_choices.cpu_s + cell.all_choices.cpu_s:.1f}",
                     "-" if figure.run_s is None else f"{figure.run_s:,.0f}",
                 )

@@ -8,6 +8,7 @@ from statistics import geometric_mean
 from typing import Any
 
 from rephaze.report.markdown import markdown_table
+from rephaze.types.readable import rounded_amount
 from rephaze.types.reproduction import NestCell, PlacedCell
 
 NOTHING = "-"
@@ -66,8 +67,8 @@ def _rates(cells: Sequence[NestCell]) -> str:
 def _rate(cell: PlacedCell | None) -> str:
     if cell is None:
         return NOTHING
-    at_most = "" if _is_proven(cell) else f" (at most {cell.bound_samples_per_s:,.4g})"
-    return f"{cell.samples_per_s:,.4g}{at_most}"
+    at_most = "" if _is_proven(cell) else f" (at most {rounded_amount(cell.bound_samples_per_s)})"
+    return rounded_amount(cell.samples_per_s) + at_most
 
 
 def _is_proven(cell: PlacedCell) -> bool:

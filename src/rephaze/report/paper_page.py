@@ -9,6 +9,7 @@ from statistics import fmean
 
 from rephaze.report.markdown import markdown_table
 from rephaze.types.chip import Chip
+from rephaze.types.readable import rounded_amount
 from rephaze.types.reproduction import ClaimCheck, PaperReproduction, SettingFindings
 from rephaze.types.search import SearchResult, SearchStatus
 from rephaze.units import GIB, MIB, UM2_PER_MM2
@@ -114,7 +115,7 @@ def _models_table(found: SettingFindings) -> str:
     rows = []
     for position, plan in enumerate(found.common.plans):
         before = [answer.plans[position] if answer else None for answer in (expert, searched)]
-        rates = [f"{old.samples_per_s:,.4g}" if old else NOTHING for old in before]
+        rates = [rounded_amount(old.samples_per_s) if old else NOTHING for old in before]
         ratios = [f"{plan.samples_per_s / old.samples_per_s:.2f}" if old else NOTHING for old in before]
         degrees = f"{plan.tp} / {plan.dp} / {plan.pp}"
         loads_s = [stage.load_s for stage in before[0].stages] if before[0] else []
@@ -123,7 +124,7 @@ def _models_table(found: SettingFindings) -> str:
             (
                 plan.model,
                 *rates,
-                f"{plan.samples_per_s:,.4g}",
+                rounded_amount(plan.samples_per_s),
                 *ratios,
                 uneven,
                 degrees,
@@ -164,7 +165,7 @@ def _own_table(found: SettingFindings) -> str:
                 f"{chip.global_buffer_bytes / MIB:g}",
                 f"{result.plans[0].hbm_bytes / GIB:g}",
                 f"{result.area_um2 / limit_um2:.1%}",
-                f"{rate:,.4g}",
+                rounded_amount(rate),
                 lost,
                 "proven" if is_proven else NO_BOUND if math.isinf(result.gap) else f"gap {result.gap:.1%}",
             )
@@ -189,4 +190,4 @@ def _baseline_row(found: SettingFindings, name: str) -> tuple[str, str, str, str
         f"{one.objective / reference.objective:.2f}" if reference.objective > 0 else NOTHING
         for reference in found.comparison.references
     ]
-    return name, f"{one.objective:,.4g}", ratios[0], ratios[1]
+    return name, rounded_amount(one.objective), ratios[0], ratios[1]

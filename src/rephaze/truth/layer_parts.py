@@ -83,8 +83,10 @@ class PartWriter:
         )
         self.table.moves.append((layer.segments[WEIGHT], self.traits.summed_bytes * n * k * count, False))
         if bits < 16:
-            self._move(layer, FORWARD, 4 * m * k * count)
-            self._move(layer, INPUT, 4 * m * n * count)
+            # Compiled code scales weights anew in every pass: read for their largest, read again, written.
+            weights = 5 * n * k * count if self.machine.is_tpu else 0.0
+            self._move(layer, FORWARD, 4 * m * k * count + weights, piece=name)
+            self._move(layer, INPUT, 4 * m * n * count + weights)
         if is_param:
             layer.param_elements += n * k * count
 
@@ -104,7 +106,9 @@ class PartWriter:
             return
         if self.plan.sp or self.machine.is_tpu:
             self._tp(layer, FORWARD, 0.5, piece=piece)
-            self._tp(layer, INPUT, 1.0)
+            # The weights' gradient wants what was gathered: once more, unless a compiled replay has just done so.
+            again = 1 - self._replayed_share(piece) if self.machine.is_tpu else 1.0
+            self._tp(layer, INPUT, 0.5 + 0.5 * again)
         else:
             self._tp(layer, INPUT, 1.0)
 
@@ -184,10 +188,12 @@ class PartWriter:
     def _replayed_share(self, piece: str) -> float:
         """Of an operator and what it leaves, the part that is computed again instead of kept."""
         plan = self.plan
+        # Side by side neither part's last product is needed for a gradient of the block.
+        last = ("ffn_out", "attention_out") if self.shape.is_parallel else ("ffn_out",)
         if plan.recompute == "full":
-            return float(not (self.traits.drops_last and piece in ("ffn_out", "residual")))
+            return float(not (self.traits.drops_last and piece in (*last, "residual")))
         if plan.recompute == "policy":
-            return float(piece not in plan.kept and not (piece == "ffn_out" and self.traits.drops_last))
+            return float(piece not in plan.kept and not (self.traits.drops_last and piece in last))
         if plan.recompute == "attention":
             return float(piece == "attention" and not self.is_fused)
         if plan.recompute == "modules":

@@ -12,7 +12,8 @@ from rephaze.truth.op_table import Column, OpColumns
 TILES = ((256, 128), (128, 256), (128, 128), (128, 64), (64, 128), (64, 64))
 SPLITS = (1, 2, 4)
 REDUCTION_START = 128.0
-"""Steps of the reduction before a tile's cores are busy: four stages of 32 in flight."""
+"""Steps of the reduction before a tile's cores are busy: four stages of 32 in flight, of 64 bytes a row: shorter
+factors are more to a stage."""
 TILE_READS = 21.0
 """Products an SM computes in the time it reads one element of a tile: 1,024 a clock, about 96 bytes."""
 SHARPNESS = 8
@@ -71,13 +72,14 @@ def product_times(ops: OpColumns, c: Constants) -> Column:
     rate = ops.product_flops_16 * efficiency * gain * np.where(is_odd, 0.25, 1.0)
     best = np.full(len(rate), np.inf)
     is_array = ops.product_arrays > 0
+    start = REDUCTION_START * 16 / ops.bits
     for a, b in TILES:
         # What a tile reads a step grows with its edge, what it computes with its area.
         spread = (1 + TILE_READS * (1 / a + 1 / b)) / (1 + TILE_READS * (1 / 256 + 1 / 128))
         tiles = np.ceil(ops.m / a) * np.ceil(ops.n / b) * ops.count
         for split in SPLITS:
             waves = np.ceil(tiles * split / ops.product_cores)
-            work = waves * ops.product_cores * 2.0 * a * b * (ops.k / split + REDUCTION_START) * spread
+            work = waves * ops.product_cores * 2.0 * a * b * (ops.k / split + start) * spread
             best = np.minimum(best, work)
     width = np.where(is_array, ops.product_arrays, 1)
     padded = (

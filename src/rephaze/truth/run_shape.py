@@ -64,7 +64,7 @@ def read_shape(row: Row) -> tuple[ModelShape, str]:
         is_gated=is_gated,
         is_tied=is_tied and not model.startswith(("GPT3-", "Nemotron")),
         is_causal="BERT" not in model,
-        is_parallel=kind == "palm" or "parallel block" in row.text("notes"),
+        is_parallel=_is_parallel(row),
         window=window,
         num_windowed_blocks=windowed,
         packed_share=0.5 if packed else 1.0,
@@ -79,6 +79,12 @@ def read_shape(row: Row) -> tuple[ModelShape, str]:
     if row.text("model").startswith("T5"):
         return shape, "encoder and decoder: not a stack of equal blocks"
     return shape, ""
+
+
+def _is_parallel(row: Row) -> bool:
+    """PaLM's blocks; and those of MaxText's own models, whose two parts read one norm and are summed once."""
+    is_base = re.match(r"MaxText-\d", row.text("model")) is not None
+    return is_base or row.text("model_kind") == "palm" or "parallel block" in row.text("notes")
 
 
 def _experts(row: Row, blocks: int) -> Experts:

@@ -131,8 +131,10 @@ def _gradient_bytes(run: MeasuredRun, machine: Machine) -> float:
 
     16 bits: the fused optimizer of MLPerf's submissions; the performance recipes of NeMo and Megatron-Bridge
     (``grad_reduce_in_fp32`` off: logs of 8B and 15B show 2 + 2 + 12/dp bytes a weight between steps); DeepSpeed
-    under fp16.
+    under fp16; compiled code on TPUs, which sums what its products give (How to Scale Your Model, 2025).
     """
+    if machine.is_tpu:
+        return 2.0
     if run.source.startswith("MLPerf Training"):
         return 4.0 if machine.family == "gaudi" else 2.0
     if run.source.startswith(("NeMo", "DGX Cloud", "NVIDIA dgxc", "Megatron-Bridge")):

@@ -39,6 +39,11 @@ def amount(value: float, num_digits: int = 4) -> str:
     return f"{value:,.0f}" if abs(value) >= 10 ** (num_digits - 1) else f"{value:,.{num_digits}g}"
 
 
+def rounded_amount(value: float, num_digits: int = 4) -> str:
+    """As ``amount``, but no digit beyond so many is told: a page's figure that is only so exact, 11,880."""
+    return amount(float(f"{value:.{num_digits}g}"), num_digits)
+
+
 def fields_in_words(text: str) -> str:
     """A sentence that names fields, such as what holds a winner back, with words for them."""
     return _FIELD.sub(lambda found: FIELD_WORDS[found[0]], text)

@@ -2,13 +2,16 @@
 
 import re
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
+from rephaze.report.nest_page import nest_page
 from rephaze.report.page import table
 from rephaze.report.search_report import search_sections
 from rephaze.study.sensitivity import BUDGET_KNOBS, KNOBS
-from rephaze.types.readable import FIELD_WORDS, KNOB_WORDS, amount, fields_in_words
+from rephaze.types.readable import FIELD_WORDS, KNOB_WORDS, amount, fields_in_words, rounded_amount
+from rephaze.types.reproduction import NestCell, NestFigure, PlacedCell
 from rephaze.types.sensitivity import ChangedSearch, Sensitivity
 from rephaze.types.space import FIELDS
 from rephaze.types.system import SystemSpace
@@ -31,6 +34,46 @@ POWER_OF_TEN = re.compile(r"\d(\.\d+)?e[+-]?\d\d")
 )
 def test_amounts_have_no_powers_of_ten(value, num_digits, said):
     assert amount(value, num_digits) == said
+
+
+@pytest.mark.parametrize(
+    ("value", "num_digits", "said"),
+    [
+        (11_882.6, 4, "11,880"),
+        (194_449.0, 4, "194,400"),
+        (9_999.7, 4, "10,000"),
+        (4_253.4, 4, "4,253"),
+        (57.923, 4, "57.92"),
+        (394.1, 2, "390"),
+        (-21.6, 2, "-22"),
+        (0.0, 4, "0"),
+    ],
+)
+def test_rounded_amounts_tell_no_digit_more(value, num_digits, said):
+    assert rounded_amount(value, num_digits) == said
+
+
+def test_nests_page_tells_rates_in_whole_numbers():
+    found = PlacedCell(samples_per_s=11_882.6, bound_samples_per_s=23_674.2, plan="tp 1", cpu_s=1.0)
+    figure = NestFigure(setup="tpu", model="bert-large", num_devices=512, nest_factor=1.3)
+    cell = NestCell(figure=figure, estimator="exact", its_degrees=found, its_choices=found, all_choices=found)
+    setup = {
+        "title": "TPUs",
+        "note": "made up",
+        "hbm_gib": 64,
+        "level_bytes_per_s": [2**30],
+        "has_common_base": False,
+    }
+    page = nest_page([cell], {"source": "NEST", "setups": {"tpu": setup}, "models": {}})
+    assert "| 11,880 (at most 23,670) |" in page
+    assert not POWER_OF_TEN.search(page)
+
+
+@pytest.mark.parametrize("name", ["paper", "nest", "compare", "performance", "workloads", "validation"])
+def test_pages_of_results_have_no_powers_of_ten(name):
+    """Rates of small models were once told as 1.188e+04."""
+    page = (Path(__file__).parents[3] / "docs" / f"{name}.md").read_text("utf-8")
+    assert not re.findall(r"(?<![\w.])\d(?:\.\d+)?e\+\d\d(?!\w)", page)
 
 
 def test_a_fast_search_is_told_in_whole_numbers(make_records):

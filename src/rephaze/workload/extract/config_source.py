@@ -127,6 +127,9 @@ def _hugging_face_config(config: dict[str, Any], name: str) -> Settings:
         for key, value in _CONFIG_OVERRIDES.items():
             if hasattr(sub, key):
                 setattr(sub, key, value)
+        if hasattr(sub, "mask_time_prob"):
+            # Code that hides random spans of sound asks for this, also of configs that do not have it.
+            sub.apply_spec_augment = False
     if getattr(settings, "is_encoder_decoder", False) and not hasattr(settings, "decoder_start_token_id"):
         settings.decoder_start_token_id = 0
     return settings

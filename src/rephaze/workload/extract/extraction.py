@@ -6,7 +6,7 @@ from typing import Any
 
 from rephaze.errors import SpecError, UnsupportedError
 from rephaze.types.checks import check_choice, check_count
-from rephaze.types.graph import ModelGraph
+from rephaze.types.graph import ModelGraph, OpKind
 from rephaze.workload.extract.affine import (
     AffineTrace,
     DifferentOperatorsError,
@@ -14,7 +14,7 @@ from rephaze.workload.extract.affine import (
     merge,
     without_comparisons,
 )
-from rephaze.workload.extract.aten import refuse_unknown
+from rephaze.workload.extract.aten import kind_of, refuse_unknown
 from rephaze.workload.extract.blocks import Stack, find_stacks, only_traced_blocks, uncut
 from rephaze.workload.extract.config_source import MAX_SEQ_LEN, source_from_config
 from rephaze.workload.extract.function_source import source_from_function
@@ -73,6 +73,9 @@ def extract_source(source: Source, *, dtype: str, attention: str, training: bool
     stacks = find_stacks(source.module)
     try:
         trace, first = _affine_trace(source, stacks, attention, training)
+        if (whole := _with_unlike_whole(first, stacks)) != stacks:
+            stacks = whole
+            trace, first = _affine_trace(source, stacks, attention, training)
     except UnsupportedError:
         # Some modules count on every block being there; the whole model's error is the one to tell.
         if stacks == uncut(stacks):
@@ -124,6 +127,33 @@ def _affine_trace_of(
     merged = merge(first, second)
     check_against(merged, third)
     return merged, first
+
+
+def _with_unlike_whole(trace: Trace, stacks: tuple[Stack, ...]) -> tuple[Stack, ...]:
+    """The stacks, with every block of those to be traced whose like blocks multiply unlike tensors.
+
+    Where each block leaves fewer positions than the one before (strided convolutions over sound), none can stand
+    for another, and without one all that follows would be longer.
+    """
+    return tuple(
+        stack if len(stack.traced) == stack.num_blocks or _are_alike(trace, stack) else uncut((stack,))[0]
+        for stack in stacks
+    )
+
+
+def _are_alike(trace: Trace, stack: Stack) -> bool:
+    products: dict[str, list[tuple[int, ...]]] = {str(place): [] for place in range(len(stack.traced))}
+    for op in trace.ops:
+        if op.is_backward or not op.module.startswith(stack.path + "."):
+            continue
+        place = op.module.removeprefix(stack.path + ".").partition(".")[0]
+        if place in products and kind_of(op.target) in (OpKind.GEMM, OpKind.ATTENTION):
+            products[place] += [trace.tensors[output].shape for output in op.outputs]
+    found: dict[int, list[tuple[int, ...]]] = {}
+    return all(
+        found.setdefault(stack.signatures[at], shapes) == shapes
+        for at, shapes in zip(stack.traced, products.values(), strict=True)
+    )
 
 
 def _that_ran(trace: Trace, stacks: tuple[Stack, ...]) -> tuple[Stack, ...]:

@@ -59,6 +59,18 @@ def test_code_that_a_config_names_is_not_run():
     assert not hasattr(module.config, "auto_map")
 
 
+def test_no_span_of_sound_is_hidden_at_random():
+    """This kind's code asks for a setting that its config does not have."""
+    sound = {
+        "model_type": "data2vec-audio", "hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2,
+        "num_attention_heads": 2, "conv_dim": [8, 8], "conv_stride": [5, 2], "conv_kernel": [10, 3],
+        "num_conv_pos_embedding_groups": 2,
+    }  # fmt: skip
+    module = source_of(sound).module
+    assert module.config.mask_time_prob > 0
+    assert module.config.apply_spec_augment is False
+
+
 def test_a_named_architecture_comes_before_the_task_the_type_is_trained_for():
     assert type(source_of(GPT2).module).__name__ == "GPT2LMHeadModel"
     named = {**GPT2, "architectures": ["GPT2ForSequenceClassification"], "pad_token_id": 0}
