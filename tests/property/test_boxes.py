@@ -12,7 +12,7 @@ import pytest
 
 from rephaze.hardware.constraints import parse_constraint
 from rephaze.hardware.grid import FIELDS, Boxes, DesignGrid
-from rephaze.measure.best_plan import Stage
+from rephaze.measure.best_plan import STAGE_NAMES, Stage
 from rephaze.measure.chip_solver import Memos
 from rephaze.measure.model_work import Memory
 from rephaze.measure.pass_times import LayerSeconds
@@ -24,6 +24,7 @@ from rephaze.search.cosearch import run_search
 from rephaze.types.boxes import SOLVED, Goal, OpenBox
 from rephaze.types.search import Aggregate, Objective, SearchStatus
 from rephaze.types.stopping import UNSTOPPED
+from rephaze.verify.run_check import verify_run
 from tests.attack.slow import SlowEvaluator
 from tests.kits.long_hunt import seldom
 from tests.property.box_cases import (
@@ -219,6 +220,15 @@ def test_of_several_models_plans_tell_how_good_each_may_be(seed):
             assert placed.times[m].least_s == pytest.approx(least_s, rel=1e-9)
             num_raised += least_s > min(known_s.values()) * (1 + 1e-6)
     assert num_raised, "plans told nothing: the test shows nothing"
+
+
+@pytest.mark.usefixtures("shared_memos")
+@pytest.mark.parametrize("seed", seldom([102, 105], lambda seed: seed == 105))
+def test_a_run_of_several_models_is_verified_box_by_box(seed, tmp_path):
+    with slow_start():
+        found = recorded(drawn(seed, "default", ("gpt", "llama")), tmp_path / "run")
+    assert STAGE_NAMES[Stage.PLACED] in {box.closed_by for box in found.closed}, "no plan closes a box"
+    assert not [check for check in verify_run(tmp_path / "run", sample=100) if not check.passed]
 
 
 def random_boxes(rng, grid, num):

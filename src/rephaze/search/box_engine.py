@@ -33,7 +33,7 @@ LEAST_WAVE, MOST_WAVE = 256, 4096
 WAVE_PART = 4
 """One such part of the open boxes is expanded at a time, within these limits."""
 BOXES_EACH = 32
-"""Boxes that each of many workers is given in a wave, if there are as many."""
+"""Boxes that each worker but the first adds to a wave, if there are as many."""
 BATCH_SIZE = 8
 """Designs solved between two looks at the answer; as many as there are workers, if those are more."""
 
@@ -282,7 +282,7 @@ class _Run:
 
 def wave_size(num_open: int, num_workers: int) -> int:
     """How many of the open boxes are expanded together."""
-    asked = num_workers * BOXES_EACH
+    asked = (num_workers - 1) * BOXES_EACH
     return max(min(max(LEAST_WAVE, num_open // WAVE_PART), MOST_WAVE), min(asked, num_open))
 
 

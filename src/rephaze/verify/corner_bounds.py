@@ -66,7 +66,8 @@ class CornerBounds:
         searches = []
         for work in models.works:
             own = layer_bounds(work, estimator, chips, [memory], models.exclusion)
-            searches.append(UnitSearch(solver, work, memory, own, worth, valuation.least_j(work, 0)))
+            least_j, is_one_of_many = valuation.least_j(work, 0), len(models.works) > 1
+            searches.append(UnitSearch(solver, work, memory, own, worth, least_j, is_one_of_many=is_one_of_many))
         while True:
             uppers = [one.upper for one in searches]
             best = min(best, valuation.combined(uppers))

@@ -284,5 +284,5 @@ def test_waves_follow_what_is_open_and_who_works():
     assert box_engine.wave_size(10_000, 1) == box_engine.wave_size(10_000, 8) == 2_500
     assert box_engine.wave_size(10, 1) == box_engine.wave_size(10, 64) == box_engine.LEAST_WAVE
     assert box_engine.wave_size(100_000, 2) == box_engine.MOST_WAVE
-    assert box_engine.wave_size(3_000, 64) == 64 * box_engine.BOXES_EACH
-    assert box_engine.wave_size(100_000, 512) == 512 * box_engine.BOXES_EACH
+    assert box_engine.wave_size(3_000, 64) == 63 * box_engine.BOXES_EACH
+    assert box_engine.wave_size(100_000, 512) == 511 * box_engine.BOXES_EACH
