@@ -37,7 +37,8 @@ class KnownAnswers:
 
         return SimpleNamespace(bounds=bounds, map_class=map_class, units_of_k=np.arange(len(UNITS))[:, None])
 
-    def placed_bound_s(self, _work, unit, _memory, _layer_s, _cutoff_s):
+    def placed_bound_s(self, _work, unit, _memory, _layer_s, _cutoff_s, *, is_told):
+        assert not is_told, "there is no other model"
         return self.mapped[UNITS.index(unit)]
 
     def hurried_bound_s(self, _work, unit, _memory, _cutoff_s, _least_s):
