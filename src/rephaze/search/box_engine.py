@@ -69,6 +69,8 @@ class BoxState:
     num_closed: int = 0
     unproven_bound: float = -np.inf
     """Of designs solved, but whose schedules were not all proven: they may be this good."""
+    in_hand: float = -np.inf
+    """The best bound of boxes that are being looked at, and neither open nor closed meanwhile."""
     fresh: list[ClosedBox] = field(default_factory=list)
     """Closed since ``take_fresh``."""
 
@@ -93,7 +95,7 @@ class BoxState:
     def bound(self) -> float:
         """No design does better than this."""
         ahead = [-queue[0][0] for queue in (self.heap, self.ready) if queue]
-        return max([self.objective, self.unproven_bound, *ahead])
+        return max([self.objective, self.unproven_bound, self.in_hand, *ahead])
 
     def push(self, box: OpenBox) -> None:
         """Keep a box open."""
@@ -208,6 +210,7 @@ class _Run:
         self._design_at, self._remembered, self._on_wave = design_at, remembered, on_wave
 
     def expand(self, wave: Sequence[OpenBox]) -> None:
+        self.state.in_hand = max(box.upper for box in wave)
         found: Sequence[Expansion | None] = [None] * len(wave)
         with suppress(StoppedError):  # before any was begun: all stay open
             found = self._expand(wave, self.state.goal)
@@ -215,6 +218,7 @@ class _Run:
             self.state.close(() if one is None else one.closed)
             for left in (box,) if one is None else one.open:
                 self.state.push(left)
+        self.state.in_hand = -np.inf
         self._on_wave(())
         if any(one is None for one in found):
             raise StoppedError
@@ -245,6 +249,7 @@ class _Run:
     def _answer(self, batch: Sequence[OpenBox], *, is_covered: bool = True) -> bool:
         """Solve designs and take the answers; whether one is the best."""
         state, goal = self.state, self.state.goal
+        state.in_hand = max((box.upper for box in batch if is_covered), default=-np.inf)
         try:
             answers = self._known_or_solved(batch, goal)
         except StoppedError:
@@ -252,6 +257,8 @@ class _Run:
             for box in batch if is_covered else ():
                 state.push(box)
             raise
+        finally:
+            state.in_hand = -np.inf
         solved = [item for item in answers if isinstance(item, Evaluation)]
         for box, item in zip(batch, answers, strict=True):
             if is_covered and isinstance(item, Evaluation):

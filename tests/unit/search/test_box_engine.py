@@ -286,3 +286,22 @@ def test_waves_follow_what_is_open_and_who_works():
     assert box_engine.wave_size(100_000, 2) == box_engine.MOST_WAVE
     assert box_engine.wave_size(3_000, 64) == 63 * box_engine.BOXES_EACH
     assert box_engine.wave_size(100_000, 512) == 511 * box_engine.BOXES_EACH
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_what_is_being_looked_at_counts_in_the_bound(seed, sizes):
+    toy = Toy(seed, looseness=2.0)
+    state = toy.state()
+    best = toy.values.max()
+
+    def expand(boxes, goal):
+        assert state.bound >= max(box.upper for box in boxes)
+        assert state.bound >= best
+        return toy.expand(boxes, goal)
+
+    def solve(boxes, goal):
+        assert state.bound >= best
+        return list(toy.solve(boxes, goal))
+
+    assert run_boxes(state, expand, solve, design_at=toy.design_at)
+    assert state.bound == best
