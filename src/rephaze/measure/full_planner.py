@@ -46,16 +46,14 @@ class FullPlanner:
 
     def placed_bound_s(self, layer_s: LayerSeconds, cutoff_s: float) -> float:
         """A batch time no plan beats if no pass is faster than given; ``cutoff_s`` if it is no less."""
-        if math.isinf(cutoff_s):
+        if math.isinf(cutoff_s) or not _can_run(layer_s):
             return self.told_bound_s(layer_s, cutoff_s)
-        if not (np.isfinite(layer_s.forward_s_t).all() and np.isfinite(layer_s.backward_s_t).all()):
-            return math.inf
         placer, times = self.work.full_placer(self.unit, self.memory), self._least(layer_s, self._repeated)
         return NO_BOUND_S if placer.is_there(cutoff_s, [times], self.solver.stop) else cutoff_s
 
     def told_bound_s(self, layer_s: LayerSeconds, cutoff_s: float) -> float:
         """The same, as good a bound below the cutoff too: takes longer."""
-        if not (np.isfinite(layer_s.forward_s_t).all() and np.isfinite(layer_s.backward_s_t).all()):
+        if not _can_run(layer_s):
             return math.inf
         placer, times = self.work.full_placer(self.unit, self.memory), self._least(layer_s, self._repeated)
         return placer.bound_s(cutoff_s, [times], self.solver.stop)
@@ -74,7 +72,7 @@ class FullPlanner:
             if found_s >= cutoff_s:
                 return found_s
         layer_s = self._layer_s(times) if least_s is None else self._repeated_s(times, least_s)
-        if not all(np.isfinite(times_t).all() for times_t in layer_s[:2]):
+        if not _can_run(layer_s):
             return math.inf
         replayed = range(len(layer_s.forward_s_t)) if least_s is None else self._repeated
         placer, least = self.work.full_placer(self.unit, self.memory), self._least(layer_s, replayed)
@@ -259,3 +257,8 @@ def _kept_said(keep: int, num_positions: int) -> str:
     if keep == 0:
         return "none"
     return "block" if keep >= num_positions - 1 else "part"
+
+
+def _can_run(layer_s: LayerSeconds) -> bool:
+    """Whether the chip can run every operator of both passes."""
+    return bool(np.isfinite(layer_s.forward_s_t).all() and np.isfinite(layer_s.backward_s_t).all())
