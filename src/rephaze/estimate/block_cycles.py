@@ -68,8 +68,6 @@ class MappedProducts(NamedTuple):
     number_mn: Ints
     """Which of the products below an operator is in a mode; -1 if it is to be bounded in closed form."""
     cycles_gc: Floats
-    bytes_g: Floats
-    """Of HBM and buffer, on the first chip, 2 x g."""
 
 
 class _Ops(NamedTuple):
@@ -154,7 +152,6 @@ def _fill_block(ops: _Ops, chips: _OnChips, mapped: MappedProducts, cycles_mnc: 
                     at = mapped.number_mn[m, n]
                     if at >= 0:
                         cycles = mapped.cycles_gc[at, c]
-                        hbm_bytes, buffer_bytes = mapped.bytes_g[HBM, at], mapped.bytes_g[BUFFER, at]
                     else:
                         terms = terms_s6[shape_of_c[c]]
                         first = 3 if is_all else 0
@@ -163,7 +160,8 @@ def _fill_block(ops: _Ops, chips: _OnChips, mapped: MappedProducts, cycles_mnc: 
                             (terms[first + 1] + row.side_bytes) / buffer_rate,
                             (terms[first + 2] + row.side_bytes) / hbm_rate,
                         )
-                        hbm_bytes = buffer_bytes = 1.0
+                    # Every product moves its matrices, however many times.
+                    hbm_bytes = buffer_bytes = 1.0
                     cycles = max(cycles, lane)
                 elif row.kind == ATTENTION:
                     cycles, buffer_bytes = _attention(row, chip, is_all, lane, hbm_rate, buffer_rate)

@@ -164,19 +164,18 @@ class Estimator:
     ) -> MappedProducts:
         """The products of a block that are to be mapped, in some of the modes."""
         number_mn = none_mapped(block, 2 * len(self._by_share))
-        found: list[ModeCost] = []
+        cycles: list[Floats] = []
         for m in modes:
             by_share = self._by_share[m // 2]
             columns = by_share._all_cores if m % 2 else by_share._one_core
             for product in block.products:
                 if is_mapped_n[product.at]:
                     stop.check()
-                    number_mn[m, product.at] = len(found)
-                    found.append(columns.exact(product.dims, product.side_bytes))
-        if not found:
-            return MappedProducts(number_mn, np.zeros((0, len(self.rates))), np.zeros((2, 0)))
-        first = [[one.hbm_bytes_c[0] for one in found], [one.buffer_bytes_c[0] for one in found]]
-        return MappedProducts(number_mn, np.stack([one.cycles_c for one in found]), np.array(first))
+                    number_mn[m, product.at] = len(cycles)
+                    cycles.append(columns.mapped_cycles(product.dims, product.side_bytes))
+        if not cycles:
+            return MappedProducts(number_mn, np.zeros((0, len(self.rates))))
+        return MappedProducts(number_mn, np.stack(cycles))
 
     def _op_by_op(self, block: OpBlock, map_gemm: MapGemm, is_mapped_n: Flags | None = None) -> BlockBounds:
         """The same with a look at each operator by itself; GEMMs mapped where asked are so on all cores."""

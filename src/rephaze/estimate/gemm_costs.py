@@ -14,6 +14,7 @@ import numpy as np
 
 from rephaze.estimate.arrays import Floats, Ints
 from rephaze.estimate.costs import ELEMENT_BYTES, ChipRates, ModeCost, bounded_by_memory
+from rephaze.estimate.cycles_between import Amounts, CyclesBetween
 from rephaze.estimate.estimate_model import EstimateModel, Tiling
 from rephaze.estimate.gemm_default.bounds import padded_bound_terms
 from rephaze.estimate.gemm_default.core_shapes import CoreShapes
@@ -56,6 +57,7 @@ class GemmMemo:
     """Mapped GEMMs by cost model, dimensions, side bytes and core shape; share one among estimators."""
 
     found: dict[ShapeKey, MappedGemm] = field(default_factory=dict)
+    between: CyclesBetween = field(default_factory=CyclesBetween)
 
     def __len__(self) -> int:
         return len(self.found)
@@ -102,6 +104,7 @@ class GemmColumns:
             self.shapes, self.shape_of_c = every_chip.distinct()
         self._shape_keys = self.shapes.keys()
         self._exact: dict[tuple[Dims, float], ModeCost] = {}
+        self._mapped_cycles: dict[tuple[Dims, float], Floats] = {}
         self._last_terms: tuple[tuple[Dims, float] | None, Sequence[Floats]] = (None, ())
         self._slower = 1.0
         if wider is not None:
@@ -121,6 +124,71 @@ class GemmColumns:
         if at not in self._exact:
             self._exact[at] = self._found_exact(dims, side_bytes)
         return self._exact[at]
+
+    def mapped_cycles(self, dims: Dims, side_bytes: float = 0.0) -> Floats:
+        """The cycles of ``exact``, a value a chip: all that bounds ask of it, and found with fewer mappings."""
+        at = (dims, side_bytes)
+        if at in self._exact:
+            return self._exact[at].cycles_c
+        if at not in self._mapped_cycles:
+            self._mapped_cycles[at] = self._found_cycles(dims, side_bytes)[self.shape_of_c]
+        return self._mapped_cycles[at]
+
+    def _found_cycles(self, dims: Dims, side_bytes: float) -> Floats:
+        version, between = f"{self.model.name}/{self.model.version}", self.memo.between
+        cycles_s = np.empty(len(self.shapes))
+        missing: list[int] = []
+        for s, (cores, amounts) in enumerate(self._cores_and_amounts):
+            found = between.find((version, dims, side_bytes, cores), amounts)
+            if found is None:
+                missing.append(s)
+            else:
+                cycles_s[s] = found
+        if missing:
+            cycles_s[missing] = self._cycles_of(dims, side_bytes, missing)
+            for s in missing:
+                cores, amounts = self._cores_and_amounts[s]
+                between.add((version, dims, side_bytes, cores), amounts, float(cycles_s[s]))
+        return cycles_s
+
+    def _cycles_of(self, dims: Dims, side_bytes: float, wanted: Sequence[int]) -> list[float]:
+        """Cycles on some of the shapes, each mapped unless it, or one with more bandwidth, is known."""
+        version, known = f"{self.model.name}/{self.model.version}", self.memo.found
+        keys = {s: (version, dims, side_bytes, self._shape_keys[s]) for s in wanted}
+        wide = {} if self.wider is None else {s: (*key[:3], self.wider._shape_keys[s]) for s, key in keys.items()}
+
+        def as_if_wide(s: int) -> MappedGemm | None:
+            found = known.get(wide[s]) if s in wide else None
+            if found is None:
+                return None
+            far, middle = self.shapes.hbm_bytes_per_cycle[s], self.shapes.global_buffer_bytes_per_cycle[s]
+            is_enough = max(found.hbm_bytes / far, found.buffer_bytes / middle) <= found.cycles
+            return found if is_enough else None
+
+        answers = {s: known.get(key) or as_if_wide(s) for s, key in keys.items()}
+        # Each once, though chips that were not looked through may be alike.
+        unknown = {keys[s]: s for s, found in answers.items() if found is None}
+        if unknown:
+            known.update(zip(unknown, self._map(dims, side_bytes, np.array(list(unknown.values()))), strict=True))
+        return [(found or known[keys[s]]).cycles for s, found in answers.items()]
+
+    @cached_property
+    def _cores_and_amounts(self) -> list[tuple[bytes, Amounts]]:
+        """Of each shape what others must have too, and what they may have more or less of."""
+        shapes = self.shapes
+        same = (
+            shapes.num_cores,
+            shapes.width,
+            shapes.depth,
+            shapes.scratchpad_bytes,
+            shapes.scratchpad_bytes_per_cycle,
+            shapes.multicast,
+        )
+        amounts = (shapes.global_buffer_bytes, shapes.global_buffer_bytes_per_cycle, shapes.hbm_bytes_per_cycle)
+        return [
+            (row.tobytes(), Amounts(*own))
+            for row, own in zip(np.stack(same, axis=1), np.stack(amounts, axis=1).tolist(), strict=True)
+        ]
 
     def _found_exact(self, dims: Dims, side_bytes: float) -> ModeCost:
         if self.wider is not None:

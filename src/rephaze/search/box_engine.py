@@ -4,6 +4,9 @@ A wave takes the open boxes with the best bounds and has each expanded (``box_ev
 Designs that no bound drops are solved, best bound first, as soon as there are some: every bound is cheaper to ask
 for with a better answer to hold it against. Waves are sized by the search's own state, so runs repeat on any
 machine; many workers get larger ones, with which other boxes may be closed, but the answer stays the same.
+
+Where a look at a box is dear, all boxes are first brought below the answer and a *margin*, then below the answer:
+a small gap is so proven long before the rest is, and what lies in the margin is not looked at before.
 """
 
 from __future__ import annotations
@@ -11,12 +14,13 @@ from __future__ import annotations
 import heapq
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
+from rephaze.search.box_rounds import BOXES_EACH
 from rephaze.search.engine import RELATIVE_SLACK
-from rephaze.types.boxes import NO_GOAL, NO_PLAN, SOLVED, ClosedBox, Expansion, Goal, OpenBox, Position
+from rephaze.types.boxes import NO_GOAL, NO_PLAN, SOLVED, ClosedBox, Expansion, Goal, OpenBox, Position, UnitTimes
 from rephaze.types.search import Evaluation, Unsettled
 from rephaze.types.stopping import StoppedError
 
@@ -32,8 +36,6 @@ Rank = Callable[[Evaluation], tuple[float, ...]]
 LEAST_WAVE, MOST_WAVE = 256, 4096
 WAVE_PART = 4
 """One such part of the open boxes is expanded at a time, within these limits."""
-BOXES_EACH = 32
-"""Boxes that each worker but the first adds to a wave, if there are as many."""
 BATCH_SIZE = 8
 """Designs solved between two looks at the answer; as many as there are workers, if those are more."""
 
@@ -59,6 +61,10 @@ class BoxState:
     area_of: Callable[[int], float]
     within: float = 0.0
     """Designs that lie within this part of the best are solved too."""
+    margins: tuple[float, ...] = (0.0,)
+    """Parts of the answer above it that boxes are brought below, one after the other; the last is none."""
+    at_margin: int = 0
+    """The one that boxes are brought below now."""
     incumbent: Evaluation | None = None
     evaluations: dict[int, Evaluation] = field(default_factory=dict)
     heap: list[tuple[float, int, OpenBox]] = field(default_factory=list)
@@ -92,6 +98,14 @@ class BoxState:
         return Goal(threshold=threshold, objective=self.objective, area_um2=area_um2, cutoff=cutoff)
 
     @property
+    def next_goal(self) -> Goal:
+        """What boxes must reach to be looked at now: the goal, and a margin above it."""
+        goal, margin = self.goal, self.margins[self.at_margin]
+        if not margin or not goal.has_answer:
+            return goal
+        return replace(goal, threshold=goal.threshold * (1 + margin), cutoff=goal.cutoff * (1 + margin))
+
+    @property
     def bound(self) -> float:
         """No design does better than this."""
         ahead = [-queue[0][0] for queue in (self.heap, self.ready) if queue]
@@ -109,16 +123,39 @@ class BoxState:
         self.num_closed += len(self.fresh) - before
 
     def take(self, queue: list[tuple[float, int, OpenBox]], size: int) -> list[OpenBox]:
-        """The best boxes of a queue that may still matter; the others are closed by the bound they have."""
-        threshold = self.goal.threshold
+        """The best boxes of a queue that reach the next goal; the others are closed if they cannot matter."""
+        threshold, asked = self.goal.threshold, self.next_goal.threshold
         found: list[OpenBox] = []
-        while queue and len(found) < size:
-            if -queue[0][0] < threshold:
-                self.close(_by_own_bound(box) for _, _, box in queue)
-                queue.clear()
-                break
+        while queue and len(found) < size and -queue[0][0] >= asked:
             found.append(heapq.heappop(queue)[2])
+        if queue and -queue[0][0] < threshold:
+            self.close(_by_own_bound(box) for _, _, box in queue)
+            queue.clear()
         return found
+
+    def keep(self, closed: Iterable[ClosedBox], times: tuple[UnitTimes, ...], *, is_ready: bool = False) -> None:
+        """Close boxes, but for those that only fell below the margin: they stay open with what is known of them.
+
+        Args:
+            closed: The boxes.
+            times: Of units in a box around them.
+            is_ready: They are single designs to be solved.
+        """
+        threshold = self.goal.threshold if self.margins[self.at_margin] else np.inf
+        for box in closed:
+            if box.closed_by in (SOLVED, NO_PLAN) or box.bound < threshold:
+                self.close([box])
+                continue
+            self.push(
+                OpenBox(
+                    first=box.first,
+                    last=box.last,
+                    upper=box.bound,
+                    bounded_by=box.closed_by,
+                    times=times,
+                    is_ready=is_ready,
+                )
+            )
 
     def absorb(self, solved: Sequence[Evaluation]) -> bool:
         """Take answers; whether one is better than all before."""
@@ -186,9 +223,12 @@ def run_boxes(
             if run.solve_ready(max(BATCH_SIZE, num_workers())):
                 continue
             wave = state.take(state.heap, wave_size(len(state.heap), num_workers()))
-            if not wave:
+            if wave:
+                run.expand(wave)
+            elif state.at_margin + 1 < len(state.margins):
+                state.at_margin += 1
+            else:
                 return not state.ready
-            run.expand(wave)
     except StoppedError:
         pass
     # Stopped just as the last box was closed, nothing is left to settle.
@@ -213,9 +253,9 @@ class _Run:
         self.state.in_hand = max(box.upper for box in wave)
         found: Sequence[Expansion | None] = [None] * len(wave)
         with suppress(StoppedError):  # before any was begun: all stay open
-            found = self._expand(wave, self.state.goal)
+            found = self._expand(wave, self.state.next_goal)
         for box, one in zip(wave, found, strict=True):
-            self.state.close(() if one is None else one.closed)
+            self.state.keep(() if one is None else one.closed, box.times)
             for left in (box,) if one is None else one.open:
                 self.state.push(left)
         self.state.in_hand = -np.inf
@@ -248,7 +288,9 @@ class _Run:
 
     def _answer(self, batch: Sequence[OpenBox], *, is_covered: bool = True) -> bool:
         """Solve designs and take the answers; whether one is the best."""
-        state, goal = self.state, self.state.goal
+        state = self.state
+        # What is looked at beside the cover is to better the answer, by however little.
+        goal = state.next_goal if is_covered else state.goal
         state.in_hand = max((box.upper for box in batch if is_covered), default=-np.inf)
         try:
             answers = self._known_or_solved(batch, goal)
@@ -260,14 +302,14 @@ class _Run:
         finally:
             state.in_hand = -np.inf
         solved = [item for item in answers if isinstance(item, Evaluation)]
+        is_better = state.absorb(solved)
         for box, item in zip(batch, answers, strict=True):
             if is_covered and isinstance(item, Evaluation):
                 by = (SOLVED if item.objective > 0 else NO_PLAN) if item.is_exact else item.dropped_by
-                bound = max(item.bound, 0.0)
-                state.close([ClosedBox(first=box.first, last=box.last, bound=bound, closed_by=by)])
+                closed = ClosedBox(first=box.first, last=box.last, bound=max(item.bound, 0.0), closed_by=by)
+                state.keep([closed], box.times, is_ready=True)
             elif is_covered:
                 state.push(box)
-        is_better = state.absorb(solved)
         self._on_wave(solved)
         if len(solved) < len(batch):
             raise StoppedError

@@ -14,6 +14,7 @@ from rephaze.measure.layer_bounds import ModelBounds, is_for_later, no_bounds
 from rephaze.measure.model_work import memory_options
 from rephaze.measure.unit_work import least_batches_s
 from rephaze.search.box_bounds import (
+    BEST_LAYERS,
     BEST_UNITS,
     CLOSED_FORMS,
     DEVICE_ONLY,
@@ -31,6 +32,9 @@ from rephaze.types.search import Evaluation, SearchSettings, Unsettled
 from rephaze.types.stopping import UNSTOPPED, StoppedError, StopSignal
 
 Ints = NDArray[np.int64]
+
+ANY_PLAN = Goal(threshold=1e-300, objective=0.0, area_um2=np.inf, cutoff=0.0)
+"""Whatever a design is worth, it is of use."""
 
 
 class BoxEvaluator(Preparation):
@@ -51,9 +55,12 @@ class BoxEvaluator(Preparation):
     def bound(self, at_cf: Ints, goal: Goal, stop: StopSignal = UNSTOPPED) -> BoxBounds:
         """What is known of some designs from their best units; ``StoppedError`` when cut."""
         none: list[tuple[UnitTimes, ...]] = [()] * len(at_cf)
-        # With nothing to hold them against, designs are only to be told apart: that takes no look at layers.
         is_much = any(is_for_later(work) for work in self.works)
-        reach = (CLOSED_FORMS if is_much else BEST_UNITS) if goal.has_answer else DEVICE_ONLY
+        if goal.has_answer:
+            reach = CLOSED_FORMS if is_much else BEST_UNITS
+        else:
+            # With nothing to hold them against, designs are only to be told apart: that takes no look at layers.
+            reach = BEST_LAYERS if self.is_of_many and not is_much else DEVICE_ONLY
         return BoxBounding(self, self.grid, Boxes(at_cf, at_cf), none, goal, stop).run(reach)
 
     def expand(self, boxes: Sequence[OpenBox], goal: Goal, stop: StopSignal = UNSTOPPED) -> list[Expansion]:
@@ -63,17 +70,24 @@ class BoxEvaluator(Preparation):
     def try_designs(self, boxes: Sequence[OpenBox], goal: Goal, stop: StopSignal = UNSTOPPED) -> list[Trial]:
         """Of some designs the most promising, if it has plans that reach the goal; ``StoppedError`` when cut.
 
+        Of several models the first plans found say less of a design than its bounds do: each model's falls short
+        of its best by something else, while bounds are all off by about as much.
+
         Args:
             boxes: One design each.
             goal: What is worth looking for.
             stop: Ends the work.
         """
+        if self.is_of_many and not goal.has_answer:
+            goal = ANY_PLAN
         found = self.bound(np.array([box.first for box in boxes], dtype=np.int64), goal, stop)
         b = int(np.argmax(found.upper_b))
         upper = float(found.upper_b[b])
         if upper <= 0 or upper < goal.cutoff:
             return []
         box = replace(boxes[b], upper=upper, times=found.times[b], is_ready=True)
+        if self.is_of_many:
+            return [Trial(box=box, objective=upper)]
         objective = max(one.tried(goal.cutoff) for one in self._searches(box, stop, is_trial=True))
         return [Trial(box=box, objective=objective)] if objective > 0 else []
 

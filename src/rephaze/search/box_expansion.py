@@ -39,7 +39,7 @@ PLACE_REACH = 1.25
 """Plans on mapped products are looked at for a box, not only for a design alone, where bounds are this near."""
 HURRY_REACH = 1.08
 """Schedules likewise."""
-MANY_PLACE_REACH, MANY_HURRY_REACH = 1.06, 1.03
+MANY_PLACE_REACH, MANY_HURRY_REACH = 1.08, 1.05
 """Both for several models, of each of which it takes as long."""
 MAX_ROUNDS = 16
 """Of cutting by device time."""
@@ -74,7 +74,7 @@ class BoxExpansion:
     ) -> None:
         self._models, self._grid, self._goal, self._stop = models, grid, goal, stop
         # With other models to make good what one lacks, few units are out for sure: only the best are looked at.
-        self._is_of_many = len(models.works) > 1
+        self._is_of_many = models.is_of_many
         self._left: dict[int, OpenBox] = dict(enumerate(boxes))
         """What of each box is neither closed nor given back."""
         self._closed: list[list[ClosedBox]] = [[] for _ in boxes]

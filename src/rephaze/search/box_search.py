@@ -25,6 +25,8 @@ from rephaze.types.system import ChosenSystem
 
 RECORD_S = 5.0
 """Between two records of the cover."""
+MANY_MARGINS = (0.009, 0.0)
+"""Of several models, what boxes are brought below: a gap of less than a percent first."""
 
 
 class BoxSearch:
@@ -43,14 +45,15 @@ class BoxSearch:
         self.evaluator, self.workers, self.store, self.clock = evaluator, workers, store, clock
         self.settings, self.grid = evaluator.settings, evaluator.grid
         self.count = CoverCount()
-        self._climb = Climb(self.grid, self._try_designs)
+        self._climb = Climb(self.grid, self._try_designs, by_bounds=len(self.settings.models) > 1)
         self._recorded_at = time.perf_counter()
         self._shown = BestShown(store.incumbents() if store is not None else ())
 
     def run(self, count_within: float) -> SearchResult:
         """The best chip and plans, proven unless stopped early; then also those within a part of the best."""
         known: Sequence[Evaluation] = list(self.store.evaluations()) if self.store else []
-        self.state = BoxState(rank=self._rank, area_of=self._area_um2, within=count_within)
+        margins = MANY_MARGINS if len(self.settings.models) > 1 and not count_within else (0.0,)
+        self.state = BoxState(rank=self._rank, area_of=self._area_um2, within=count_within, margins=margins)
         self.state.absorb(known)
         is_new = self._open_cover()
         is_complete = False

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
+from numpy.typing import NDArray
 
 from rephaze.hardware.grid import DesignGrid
 from rephaze.measure.best_plan import STAGE_NAMES, Stage
@@ -17,6 +18,11 @@ from rephaze.search.box_bounds import corner_memories, corner_valuation, longest
 from rephaze.search.evaluator import Preparation
 from rephaze.types.boxes import OpenBox, Position, UnitTimes
 from rephaze.types.stopping import StopSignal
+
+Floats = NDArray[np.float64]
+
+QUICKEST_REACH = 1.15
+"""A model's quickest unit is asked how much longer it takes up to this."""
 
 
 class CornerPlans:
@@ -46,12 +52,18 @@ class CornerPlans:
         self.memory = corner_memories(chips)[1]
         self.solver = models.chip_solver(chips.chip(1), stop=stop)
         self._is_one_design = small == large
+        self._quickest_s: dict[tuple[Stage, int], float] = {}
+        """By model, what the quickest unit takes."""
         self._layers = [
             self.solver.finer_bounds(work, self.memory, own) for work, own in zip(self.works, layers, strict=True)
         ]
 
     def bounded(self, box: OpenBox, stage: Stage, threshold: float) -> OpenBox | None:
         """The box without the units whose plans are all too slow; None if that closes it."""
+        if len(self.works) > 1 and not self._is_one_design:
+            box = self._with_quickest(box, stage)
+            if self._at_best(box, stage) >= threshold:
+                return box  # whatever is found of the other units
         works = self.works
         least_s_mc = np.array([[own.least_s] for own in box.times])
         times = list(box.times)
@@ -83,9 +95,34 @@ class CornerPlans:
             if not kept:
                 return None
             least_s_mc[m] = np.maximum(least_s_mc[m], times[m].least_s)
-        upper = float(self.valuation.upper_bounds(works, least_s_mc, np.arange(1))[0])
-        if upper < threshold:
-            return None
+        return None if self._upper(least_s_mc) < threshold else self._with_times(box, stage, times)
+
+    def _with_quickest(self, box: OpenBox, stage: Stage) -> OpenBox:
+        """The box with what plans of each model's quickest unit take: if that is too little, all is."""
+        times = []
+        for m, own in enumerate(box.times):
+            if not own.unit_u:
+                times.append(own)
+                continue
+            at = int(np.argmin(own.batch_s_u))
+            known_s, unit = own.batch_s_u[at], self.works[m].units[own.unit_u[at]]
+            found_s = max(known_s, self._bound_s(m, unit, stage, QUICKEST_REACH * known_s))
+            self._quickest_s[stage, m] = found_s
+            batch_s_u = (*own.batch_s_u[:at], found_s, *own.batch_s_u[at + 1 :])
+            times.append(replace(own, batch_s_u=batch_s_u))
+        return self._with_times(box, stage, times)
+
+    def _at_best(self, box: OpenBox, stage: Stage) -> float:
+        """What the box is worth at least, by all that can be found of the other units: they only make it more."""
+        longest_s = [self._quickest_s.get((stage, m), own.others_s) for m, own in enumerate(box.times)]
+        return self._upper(np.array(longest_s)[:, None])
+
+    def _upper(self, least_s_mc: Floats) -> float:
+        return float(self.valuation.upper_bounds(self.works, least_s_mc, np.arange(1))[0])
+
+    def _with_times(self, box: OpenBox, stage: Stage, times: Sequence[UnitTimes]) -> OpenBox:
+        """The box with these times, and what they say of it."""
+        upper = self._upper(np.array([[own.least_s] for own in times]))
         is_finer = upper < box.upper
         return replace(
             box,

@@ -81,6 +81,11 @@ class Preparation:
             known._memos_of_trials if known else replace(self.memos, schedules=ScheduleMemo())
         )
 
+    @property
+    def is_of_many(self) -> bool:
+        """Whether one design is for several models."""
+        return len(self.works) > 1
+
     @cached_property
     def unit_works(self) -> list[UnitWork]:
         """The least work of the units of each model."""

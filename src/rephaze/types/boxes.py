@@ -85,10 +85,11 @@ class Expansion:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Trial:
-    """One design with plans that little work found: it is worth no less."""
+    """One design with what a climb goes by."""
 
     box: OpenBox
     objective: float
+    """Of plans that little work found; of several models what bounds leave of it."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -72,3 +72,38 @@ def test_a_little_better_answer_is_not_climbed_from_again(grid):
     assert len(land.asked) == num_asked
     climb.from_answer(start, highest * (1 + box_climb.LEAST_GAIN * 2))
     assert len(land.asked) > num_asked
+
+
+class Bounds(Land):
+    """What bounds leave of designs: the best of some, as workers tell it."""
+
+    def try_designs(self, boxes, goal):
+        trials = super().try_designs(boxes, goal)
+        return sorted(trials, key=lambda trial: -trial.objective)[:1]
+
+
+def test_by_bounds_a_climb_goes_on_past_designs_that_are_less_by_a_hair(grid, monkeypatch):
+    """A dip of less than a hair between two peaks is crossed; without patience it is not."""
+    peaks = {(0,) * len(grid.shape): 100.0}
+    every = [tuple(at) for at in every_position(grid)[grid.is_design(every_position(grid))].tolist()]
+    far = max(every, key=sum)
+
+    def worth(at):
+        # Falls by a hair from the start, and is the best at the far end.
+        return 101.0 if at == far else peaks.get(at, 100.0 - 1e-3 * sum(at))
+
+    land = Bounds(grid, worth)
+    monkeypatch.setattr(box_climb, "BOUNDS_IN_VAIN", len(every))
+    start = (0,) * len(grid.shape)
+    assert Climb(grid, land.try_designs, by_bounds=True).from_answer(start, 1.0).first == far
+    monkeypatch.setattr(box_climb, "BOUNDS_IN_VAIN", 0)
+    assert Climb(grid, Bounds(grid, worth).try_designs, by_bounds=True).from_answer(start, 1.0) is None
+
+
+def test_by_bounds_no_climb_ends_where_one_did(grid):
+    land = Bounds(grid, lambda at: 1.0 + sum(at))
+    climb, start = Climb(grid, land.try_designs, by_bounds=True), (0,) * len(grid.shape)
+    end = climb.from_answer(start, 0.5)
+    assert end is not None
+    assert climb.from_answer(start, 0.6) is None
+    assert climb.from_answer(end.first, 0.7) is None

@@ -305,3 +305,44 @@ def test_what_is_being_looked_at_counts_in_the_bound(seed, sizes):
 
     assert run_boxes(state, expand, solve, design_at=toy.design_at)
     assert state.bound == best
+
+
+@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.parametrize("margins", [(0.3, 0.1, 0.0), (0.05, 0.0)])
+def test_below_margins_first_the_answer_is_the_same(seed, margins):
+    toy = Toy(seed)
+    plain, state = toy.state(), toy.state(margins=margins)
+    assert run(toy, plain)
+    assert run(toy, state)
+    assert state.at_margin == len(margins) - 1
+    best = toy.best[2]
+    assert best == (None if state.incumbent is None else state.incumbent.design)
+    assert plain.incumbent == state.incumbent
+    check_cover(toy, state.take_fresh())
+    assert not state.open_boxes()
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_cut_below_a_margin_what_is_open_is_no_more_than_the_margin_above_the_answer(seed):
+    """As soon as the next margin is taken up, the gap is no more than the one before."""
+    toy, gaps = Toy(seed, looseness=0.6), {}
+    state = toy.state(margins=(0.4, 0.15, 0.0))
+
+    def note(_solved):
+        # Solved designs count with what they are worth: nothing is unproven here.
+        if state.incumbent is not None:
+            gaps.setdefault(state.at_margin, state.bound / state.objective - 1)
+
+    assert run(toy, state, on_wave=note)
+    for at, margin in ((1, 0.4), (2, 0.15)):
+        assert gaps.get(at, 0.0) <= margin * (1 + 1e-9)
+
+
+@pytest.mark.parametrize("cut_after", range(1, 30, 3))
+def test_stopped_within_a_margin_nothing_is_lost(cut_after):
+    toy = Toy(7, cut_after=cut_after)
+    state = toy.state(margins=(0.2, 0.0))
+    is_complete = run(toy, state)
+    boxes = [*state.take_fresh(), *state.open_boxes()]
+    check_cover(toy, boxes)
+    assert state.bound >= toy.values.max() or is_complete

@@ -12,6 +12,7 @@ from itertools import accumulate
 from typing import Protocol
 
 from rephaze.measure.layer_bounds import ModelBounds
+from rephaze.search.box_rounds import FEW_WORKERS, expand_in_rounds
 from rephaze.search.evaluator import SpaceEvaluator
 from rephaze.search.method import searches_boxes
 from rephaze.search.system_evaluator import AnyBoxEvaluator, box_evaluator
@@ -26,10 +27,8 @@ TRIAL_PIECES = 2
 """Of designs to be tried."""
 LEAST_TO_DIVIDE = 8
 """So many boxes are worth two pieces."""
-FEW_WORKERS = 2
-"""More than these get pieces of their own."""
-PIECES_EACH, LEAST_EACH = 4, 2
-"""Pieces for each of many workers, so that none waits long for the slowest; and boxes of each, at least."""
+PIECES_EACH = 4
+"""Pieces for each of many workers, so that none waits long for the slowest."""
 STOP_GRACE_S = 2.0
 """What workers get to end their step once they must stop; then nobody waits for them any more."""
 
@@ -113,15 +112,15 @@ class InProcess:
         def expanded() -> Iterator[list[Expansion] | None]:
             for piece in box_pieces(boxes, self.num_abreast()):
                 try:
-                    yield self.expand_piece(piece, goal)
+                    yield self.expand_piece(piece, goal, rounds=1)
                 except StoppedError:
                     yield None
 
         return joined_pieces(len(boxes), list(expanded()))
 
-    def expand_piece(self, piece: Sequence[OpenBox], goal: Goal) -> list[Expansion]:
-        """As ``BoxEvaluator.expand``, all together."""
-        return self._boxes.expand(piece, goal, self._stop)
+    def expand_piece(self, piece: Sequence[OpenBox], goal: Goal, rounds: int) -> list[Expansion]:
+        """As ``expand_in_rounds``, all together."""
+        return expand_in_rounds(self._boxes, piece, goal, rounds, self._stop)
 
     def try_designs(self, boxes: Sequence[OpenBox], goal: Goal) -> list[Trial]:
         """As ``BoxEvaluator.try_designs``, a piece at a time."""
@@ -169,7 +168,7 @@ def box_pieces(boxes: Sequence[OpenBox], num_workers: int) -> list[Sequence[Open
     """
     least = 2 if len(boxes) >= LEAST_TO_DIVIDE else 1
     if num_workers > FEW_WORKERS:
-        least = max(least, min(num_workers * PIECES_EACH, len(boxes) // LEAST_EACH))
+        least = max(least, min(num_workers * PIECES_EACH, len(boxes)))
     num_pieces = max(-(-len(boxes) // PIECE_BOXES), least)
     return [boxes[start::num_pieces] for start in range(num_pieces)]
 

@@ -18,6 +18,7 @@ from urllib.parse import urlsplit
 
 from rephaze.errors import MissingExtraError, RunError, SpecError
 from rephaze.measure.layer_bounds import ModelBounds, joined_bounds
+from rephaze.search.box_rounds import num_rounds
 from rephaze.search.workers.base import (
     PIECES_PER_WORKER,
     Patience,
@@ -138,7 +139,8 @@ class DaskWorkers:
     def expand(self, boxes: Sequence[OpenBox], goal: Goal) -> list[Expansion | None]:
         """As ``BoxEvaluator.expand``, pieces side by side; None for boxes of a piece that was cut."""
         pieces = box_pieces(boxes, self.num_abreast())
-        calls = [(packed_boxes(piece), packed_goal(goal)) for piece in pieces]
+        rounds = num_rounds(len(boxes), self.num_abreast())
+        calls = [(packed_boxes(piece), packed_goal(goal), rounds) for piece in pieces]
 
         def expanded(reply: Reply | None) -> list[Expansion] | None:
             if reply is None or "stopped" in reply:

@@ -17,6 +17,7 @@ from typing import Any, TypeVar
 
 from rephaze.errors import RunError
 from rephaze.measure.layer_bounds import ModelBounds, joined_bounds
+from rephaze.search.box_rounds import num_rounds
 from rephaze.search.workers.base import (
     PIECES_PER_WORKER,
     InProcess,
@@ -109,7 +110,8 @@ class LocalProcesses:
                 return None
 
         pieces = box_pieces(boxes, self.num_abreast())
-        every = self._submit(_expand, [(piece, goal) for piece in pieces])
+        rounds = num_rounds(len(boxes), self.num_abreast())
+        every = self._submit(_expand, [(piece, goal, rounds) for piece in pieces])
         return joined_pieces(len(boxes), [reply(asked) for asked in every])
 
     def try_designs(self, boxes: Sequence[OpenBox], goal: Goal) -> list[Trial]:
@@ -220,10 +222,10 @@ def _evaluate(design: int, bounds: list[ModelBounds], cutoff: float) -> Evaluati
     return next(_worker.evaluate([design], [bounds], cutoff))
 
 
-def _expand(boxes: Sequence[OpenBox], goal: Goal) -> list[Expansion] | None:
+def _expand(boxes: Sequence[OpenBox], goal: Goal, rounds: int) -> list[Expansion] | None:
     assert _worker is not None
     try:
-        return _worker.expand_piece(boxes, goal)
+        return _worker.expand_piece(boxes, goal, rounds)
     except StoppedError:
         return None
 

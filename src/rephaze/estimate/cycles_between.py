@@ -1,0 +1,66 @@
+"""Cycles of mapped products on shapes between known ones, without mapping them.
+
+More buffer or bandwidth never makes the best mapping slower (docs/proof.md, 4.7). So where a product takes as long
+on a shape with no less of each as on one with no more of any, it takes just as long on all shapes in between: most
+products are limited by the arrays, and one chip of a region speaks for the rest of it. What is found so is exact,
+whatever else was mapped before.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from rephaze.estimate.op_block import Dims
+
+
+class Amounts(NamedTuple):
+    """What shapes with the same cores may differ in."""
+
+    global_buffer_bytes: float
+    global_buffer_bytes_per_cycle: float
+    hbm_bytes_per_cycle: float
+
+    def holds(self, other: Amounts) -> bool:
+        """Whether there is no less of anything."""
+        return self[0] >= other[0] and self[1] >= other[1] and self[2] >= other[2]
+
+
+ProductKey = tuple[str, Dims, float, bytes]
+"""Model and version, dimensions, side bytes, cores."""
+
+
+@dataclass(slots=True)
+class _OfProduct:
+    """One product on cores of one kind: by cycles, shapes that no other of as many cycles holds, or is held by."""
+
+    largest: dict[float, list[Amounts]] = field(default_factory=dict)
+    smallest: dict[float, list[Amounts]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class CyclesBetween:
+    """Known cycles of products."""
+
+    known: dict[ProductKey, _OfProduct] = field(default_factory=dict)
+
+    def find(self, key: ProductKey, amounts: Amounts) -> float | None:
+        """Cycles of a product on a shape, if those on shapes around it tell."""
+        own = self.known.get(key)
+        if own is None:
+            return None
+        for cycles, largest in own.largest.items():
+            if any(one.holds(amounts) for one in largest) and any(
+                amounts.holds(one) for one in own.smallest[cycles]
+            ):
+                return cycles
+        return None
+
+    def add(self, key: ProductKey, amounts: Amounts, cycles: float) -> None:
+        """Take what was mapped."""
+        own = self.known.setdefault(key, _OfProduct())
+        largest, smallest = own.largest.get(cycles, []), own.smallest.get(cycles, [])
+        if not any(one.holds(amounts) for one in largest):
+            own.largest[cycles] = [*(one for one in largest if not amounts.holds(one)), amounts]
+        if not any(amounts.holds(one) for one in smallest):
+            own.smallest[cycles] = [*(one for one in smallest if not one.holds(amounts)), amounts]
