@@ -2,8 +2,9 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-# Pins for repeatable runs; `pip install rephaze` itself needs only the ranges in pyproject.toml.
-PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
+# Pins for repeatable runs; `pip install rephaze` itself needs only the ranges in pyproject.toml. Modules become bytecode
+# when they are imported, as most of them never are: doing it for all takes as long as the rest of the installation.
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile --constraint constraints.txt
 
 .PHONY: search docs test lint unit test-slow test-pythons hooks bench attack attack-mutations soak tampering fuzz clean
 
