@@ -1,9 +1,9 @@
 """The decorators of compiled functions: compiled once a machine, then read from numba's cache beside the source.
 
 With a signature (``compiled``, ``entry``) a function is compiled when its module is imported; without one
-(``inner``, ``kernel``) at its first call. Functions only other compiled ones call need no way in from Python,
-which halves the time to compile them. Functions that make no arrays (``inner_in_place``, ``kernel_in_place``) need
-not count who holds one, which saves another quarter.
+(``inner``, ``kernel``) at its first call. Functions only other compiled ones call need no way in from Python, nor
+machine code of their own, which halves the time to compile them. Functions that make no arrays
+(``inner_in_place``, ``kernel_in_place``) need not count who holds one, which saves another quarter.
 
 Of several processes one compiles a kernel; the others wait and read it from the cache.
 """
@@ -21,6 +21,9 @@ from typing import Any, TypeVar, cast
 
 import numba
 import numpy as np
+from llvmlite.binding import parse_assembly
+from numba.core.codegen import JITCodeLibrary
+from numba.core.compiler import Compiler
 from numba.core.compiler_lock import global_compiler_lock
 
 try:
@@ -83,12 +86,59 @@ def _decorator(signature: tuple[Any, ...], **options: bool | str) -> Callable[[F
         source = sys.modules[function.__module__].__file__
         assert source is not None
         function.__qualname__ += f"_{_digest_of(Path(source))}"
-        made: F = _njit(*signature, cache=True, no_cfunc_wrapper=True, **options)(function)
-        if not signature and not options.get("no_cpython_wrapper"):
+        is_inner = options.get("no_cpython_wrapper")
+        pipeline = _InnerCompiler if is_inner and _IS_TRIED else Compiler
+        jit = _njit(*signature, cache=True, no_cfunc_wrapper=True, pipeline_class=pipeline, **options)
+        made: F = jit(function)
+        if not signature and not is_inner:
             _let_one_process_compile(made)
         return made
 
     return decorate
+
+
+# Published types cover only some of their methods.
+_Library: Any = JITCodeLibrary
+_Compiler: Any = Compiler
+
+
+class _InnerCode(_Library):  # type: ignore[misc]
+    """Code of a function that only other compiled ones call.
+
+    It is optimised, and made machine code, as a part of theirs; numba would do both for it alone, too, with all
+    that it calls: anew at each level of calls.
+    """
+
+    _final_module: Any
+
+    def _optimize_final_module(self) -> None:
+        """Nothing: its functions are simplified one by one, the rest is left to who calls them."""
+
+    def _finalize_final_module(self) -> None:
+        """Have only its environments in memory, which numba fills in and callers refer to."""
+        whole = self._final_module
+        environments = [str(one) for one in whole.global_variables if one.name.startswith(_ENVIRONMENT)]
+        layout = f'target datalayout = "{whole.data_layout}"\ntarget triple = "{whole.triple}"'
+        self._final_module = parse_assembly("\n".join([layout, *environments]))
+        super()._finalize_final_module()
+        self._final_module = whole
+
+
+_IS_TRIED = tuple(numba.__version__.split(".")[:2]) == ("0", "68")
+"""Whether this is the release of numba whose inner workings ``_InnerCode`` was tried with: any other compiles these
+functions as all others, which takes a little longer."""
+_ENVIRONMENT = "_ZN08NumbaEnv"
+"""How numba's names of them begin."""
+
+
+class _InnerCompiler(_Compiler):  # type: ignore[misc]
+    """Makes ``_InnerCode``."""
+
+    def define_pipelines(self) -> Any:
+        if self.state.library is None:
+            self.state.library = _InnerCode(self.state.targetctx.codegen(), self.state.func_id.func_qualname)
+            self.state.library.enable_object_caching()
+        return super().define_pipelines()
 
 
 def _let_one_process_compile(kernel: Any) -> None:

@@ -23,6 +23,50 @@ assert turn_of(5, 0, 0, 2, 2) == (3, 0)
 print(sum(turn_of.stats.cache_misses.values()), sum(turn_of.stats.cache_hits.values()))
 """
 
+HALVES = """
+from rephaze.compiled import inner, inner_in_place, kernel
+
+
+@inner
+def halved(value):
+    if value % 2:
+        raise ValueError("odd", value)
+    return value // 2
+
+
+@inner_in_place
+def times(value, factor):
+    return value * factor
+
+
+@inner
+def quartered(value):
+    return halved(times(halved(value), 1))
+
+
+@kernel
+def quarter(value):
+    return quartered(value)
+
+
+@kernel
+def eighth(value):
+    return halved(quartered(value))
+"""
+USE = """
+import sys
+
+import halves
+
+kernel, value = getattr(halves, sys.argv[1]), int(sys.argv[2])
+try:
+    found = kernel(value)
+except ValueError as error:
+    found = str(error)
+hits = [sum(one.stats.cache_hits.values()) for one in (kernel, halves.quartered)]
+print(found, *hits)
+"""
+
 
 def compiled_functions(tree):
     for node in ast.walk(tree):
@@ -122,3 +166,20 @@ def test_a_number_is_not_compiled_in():
     made = [compiled.unfolded(7), compiled.unfolded(True)]
     assert made == [7, True]
     assert [str(compiled.type_like(one)) for one in made] == ["int64", "bool"]
+
+
+def test_functions_without_machine_code_of_their_own_are_compiled_into_others_also_from_the_cache(tmp_path):
+    (tmp_path / "halves.py").write_text(HALVES)
+    environment = os.environ | {"NUMBA_CACHE_DIR": str(tmp_path / "cache"), "PYTHONPATH": str(tmp_path)}
+
+    def use(name, value):
+        command = [sys.executable, "-c", USE, name, str(value)]
+        return subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout.strip()
+
+    assert use("quarter", 12) == "3 0 0"
+    # Read from the cache, with what it raises.
+    assert use("quarter", 20) == "5 1 0"
+    assert use("quarter", 6) == "('odd', 3) 1 0"
+    # Another kernel of the same functions, which are read.
+    assert use("eighth", 4) == "('odd', 1) 0 1"
+    assert use("eighth", 40) == "5 1 0"

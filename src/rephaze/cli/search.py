@@ -41,7 +41,9 @@ if TYPE_CHECKING:
 
 KNOWN_CHIPS_S = 3.0
 KNOWN_CHIPS_SHARE = 0.1
-"""Time for known chips when a search ends: so many seconds, or this part of the search's if that is more."""
+"""Time for known chips when a search ends: so many seconds, or if that is more this part of what the search took
+from its first answer on; before it, the first search on a machine mostly compiles.
+"""
 
 REPORT_S = 2.0
 """Time for schedules and known chips in the report of a search with a time limit."""
@@ -132,8 +134,15 @@ def search(
     if dask is not None:
         refuse_given(ctx, ["workers"], "is for work on this machine", "leave it or --dask out")
     limit_s = seconds("--time-limit", time_limit)
+    answered_s: list[float] = []
     with _interruptible() as is_interrupted:
         with _progress(quiet=json_output) as show:
+
+            def on_progress(state: SearchProgress) -> None:
+                if state.objective and not answered_s:
+                    answered_s.append(state.elapsed_s)
+                show(state)
+
             result = explore(
                 *(models or ()),
                 scenario=scenario,
@@ -147,14 +156,15 @@ def search(
                 dask=dask,
                 time_limit_s=limit_s,
                 count_within=count_within / 100,
-                on_progress=show,
+                on_progress=on_progress,
                 should_stop=is_interrupted,
             )
         # A time limit is for all there is to wait for.
         stop = UNSTOPPED if time_limit is None else StopSignal(perf_counter() + REPORT_S)
+        known_chips_s = max(KNOWN_CHIPS_S, KNOWN_CHIPS_SHARE * (result.search_s - sum(answered_s)))
         # Still under Ctrl-C's handler: pressed a moment too late it must not cost the answer.
         if json_output:
-            report = _write_report(out, quiet=True, stop=stop, search_s=result.search_s)
+            report = _write_report(out, quiet=True, stop=stop, known_chips_s=known_chips_s)
             print_json(
                 _record(result) | _judged(result, out) | {"report": None if report is None else str(report)}
             )
@@ -162,7 +172,7 @@ def search(
             _print(result, out)
             if time_limit is None:
                 show_near_designs(stdout, result, out)
-            report = _write_report(out, quiet=False, stop=stop, search_s=result.search_s)
+            report = _write_report(out, quiet=False, stop=stop, known_chips_s=known_chips_s)
             if report is not None:
                 stdout.print(f"report in {report}", soft_wrap=True)
     if result.chip is None:
@@ -229,9 +239,7 @@ def _progress(quiet: bool) -> Iterator[Any]:
         yield show
 
 
-def _write_report(
-    out: Path | None, *, quiet: bool, stop: StopSignal = UNSTOPPED, search_s: float = 0.0
-) -> Path | None:
+def _write_report(out: Path | None, *, quiet: bool, stop: StopSignal, known_chips_s: float) -> Path | None:
     """Write the run's page; what keeps it from being written must not take the answer away."""
     if out is None:
         return None
@@ -242,7 +250,6 @@ def _write_report(
             # The answer is out already: who reads a log must know what the command is still at.
             stderr.print("writing the report; known chips and baselines are measured for it", soft_wrap=True)
         with step_status("report: reading the run", quiet=quiet) as on_step:
-            known_chips_s = max(KNOWN_CHIPS_S, KNOWN_CHIPS_SHARE * search_s)
             return open_run(out).report(known_chips_s=known_chips_s, stop=stop, on_step=on_step)
     except RephazeError as error:
         stderr.print(f"no report: {error}", soft_wrap=True)

@@ -19,7 +19,7 @@ from rephaze.estimate.attention import AttentionCore, QueryBlocks, best_block
 from rephaze.estimate.costs import ONE_CORE_HBM_FRACTION, ChipRates
 from rephaze.estimate.gemm_default.bounds import Core, Product, bound_terms
 from rephaze.estimate.gemm_default.core_shapes import BUFFERED_WORD_BYTES
-from rephaze.estimate.op_block import ATTENTION, ELEMENTS, MESSAGE, PRODUCT, OpBlock
+from rephaze.estimate.op_block import ATTENTION, ELEMENTS, MESSAGE, OP_ROW, PRODUCT, OpBlock
 from rephaze.estimate.ticks import as_whole_cycles, as_whole_ticks
 from rephaze.estimate.vector import busy_lanes
 from rephaze.types.cluster import Cluster
@@ -128,6 +128,15 @@ def block_bounds(
     on_chips = _OnChips(chips_c, shape_of_c, first_s, np.empty((num_shapes, 6)))
     _fill_block(ops, on_chips, mapped, cycles_mnc, uses_2n)
     return BlockBounds(cycles_mnc, uses_2n[HBM], uses_2n[BUFFER])
+
+
+def compile_kernels() -> None:
+    """Make ``block_bounds`` ready: of no operators on no chips, which have the types of all others."""
+    numbers, none, none_2d = np.zeros(0, dtype=np.int64), np.zeros(0), np.zeros((0, 0))
+    ops = _Ops(np.zeros(0, OP_ROW), none, none, none)
+    on_chips = _OnChips(np.zeros(0, CHIP_ROW), numbers, numbers, none_2d)
+    mapped = MappedProducts(number_mn=np.zeros((0, 0), dtype=np.int64), cycles_gc=none_2d)
+    _fill_block(ops, on_chips, mapped, np.zeros((0, 0, 0), dtype=np.int64), none_2d)
 
 
 @kernel_in_place

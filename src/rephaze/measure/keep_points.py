@@ -18,7 +18,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from rephaze.compiled import inner, kernel
+from rephaze.compiled import inner, inner_in_place, kernel
 from rephaze.workload.passes.keep_sets import KeepSets
 
 Floats = NDArray[np.float64]
@@ -113,7 +113,7 @@ def _front(
         if not (length and replay_s == front_s[length - 1]):
             length += 1
         front_bytes[length - 1], front_s[length - 1] = kept, replay_s
-        front_choice[length - 1] = choice_kd[k]
+        _copy(choice_kd[k], front_choice[length - 1])
     if has_least and least_bytes < front_bytes[length - 1]:
         if least_s > front_s[length - 1]:
             length += 1
@@ -122,7 +122,14 @@ def _front(
     return front_bytes[:length].copy(), front_s[:length].copy(), front_choice[:length].copy()
 
 
-@inner
+@inner_in_place
+def _copy(choice_d: Ints, into_d: Ints) -> None:
+    """One by one: of a whole row, numba compiles for seconds what is said if the lengths differ."""
+    for decision in range(len(choice_d)):
+        into_d[decision] = choice_d[decision]
+
+
+@inner_in_place
 def _sum_s(replayed_n: Flags, op_time_s_n: Floats) -> float:
     found_s = 0.0
     for n in range(len(replayed_n)):
@@ -163,6 +170,6 @@ def _with_decision(
         new_from[length - 1], new_choice[length - 1] = k, best
     choices = np.empty((length, choice_kd.shape[1]), dtype=np.int64)
     for k in range(length):
-        choices[k] = choice_kd[new_from[k]]
+        _copy(choice_kd[new_from[k]], choices[k])
         choices[k, decision] = new_choice[k]
     return new_bytes[:length].copy(), new_s[:length].copy(), choices

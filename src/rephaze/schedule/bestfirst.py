@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from rephaze.compiled import inner, kernel
+from rephaze.compiled import inner_in_place, kernel
 from rephaze.schedule.dominance import is_new
 from rephaze.schedule.node_bounds import bound_of_start, bound_of_wait, pack_rest, price_rest, tune_weights
 from rephaze.schedule.nodes import (
@@ -69,7 +69,7 @@ from rephaze.schedule.teams import WORK_DONE
 RUNNING, PROVEN, FULL = 0, 1, 2
 
 
-@inner
+@inner_in_place
 def _used(need_imr: Ints, fact: Ints, running: ShortInts, n: int, used_r: Ints) -> None:
     for r in range(used_r.shape[0]):
         used_r[r] = 0
@@ -79,7 +79,7 @@ def _used(need_imr: Ints, fact: Ints, running: ShortInts, n: int, used_r: Ints) 
             used_r[r] += need_imr[code >> MODE_BITS, code & MODE_MASK, r]
 
 
-@inner
+@inner_in_place
 def _fits(dur_im: Ints, need_imr: Ints, cap_r: Ints, used_r: Ints, i: int, m: int) -> bool:
     if dur_im[i, m] >= NEVER:
         return False
@@ -89,7 +89,7 @@ def _fits(dur_im: Ints, need_imr: Ints, cap_r: Ints, used_r: Ints, i: int, m: in
     return True
 
 
-@inner
+@inner_in_place
 def _is_ready(ancestors_iw: Bits, bits: Bits, n: int, i: int, words: int, done_w: Bits) -> bool:
     if has_bit(bits, n, 0, i):
         return False
@@ -99,7 +99,7 @@ def _is_ready(ancestors_iw: Bits, bits: Bits, n: int, i: int, words: int, done_w
     return True
 
 
-@inner
+@inner_in_place
 def _finished(fact: Ints, bits: Bits, running: ShortInts, n: int, words: int, done_w: Bits) -> None:
     for w in range(words):
         done_w[w] = bits[n, w]
@@ -108,7 +108,7 @@ def _finished(fact: Ints, bits: Bits, running: ShortInts, n: int, words: int, do
         done_w[i >> 6] &= ~(np.uint64(1) << np.uint64(i & 63))
 
 
-@inner
+@inner_in_place
 def _copy(rows: NodeRows, control: Ints, n: int) -> int:
     """A new node like n, its child; not yet in the heap."""
     # Unpacked once: every field access of a tuple in compiled code counts references.
@@ -130,7 +130,7 @@ def _copy(rows: NodeRows, control: Ints, n: int) -> int:
     return c
 
 
-@inner
+@inner_in_place
 def _advance(
     demand: Demand, ancestors_iw: Bits, rows: NodeRows, c: int, used_r: Ints, done_w: Bits, may_change: bool
 ) -> bool:
@@ -174,7 +174,7 @@ def _advance(
     return True
 
 
-@inner
+@inner_in_place
 def _holds_no_more(need_imr: Ints, i: int, m: int, q: int) -> bool:
     """Whether operator i holds no more of anything in mode m than in mode q."""
     for r in range(need_imr.shape[2]):  # noqa: SIM110
@@ -183,14 +183,14 @@ def _holds_no_more(need_imr: Ints, i: int, m: int, q: int) -> bool:
     return True
 
 
-@inner
+@inner_in_place
 def _is_barred(alone_im: Flags, bits: Bits, n: int, i: int, m: int, words: int) -> bool:
     if has_bit(bits, n, (1 + m) * words, i):
         return True
     return bool(alone_im[i, m]) and has_bit(bits, n, (1 + alone_im.shape[1]) * words, i)
 
 
-@inner
+@inner_in_place
 def _is_out_of_place(dur_im: Ints, descendants_iw: Bits, bits: Bits, n: int, start: int) -> bool:
     """Whether an operator beside which nothing runs, from its start at node n to its end, need not run like this.
 

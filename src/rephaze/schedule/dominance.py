@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from rephaze.compiled import inner
+from rephaze.compiled import inner_in_place
 from rephaze.schedule.nodes import (
     DEAD,
     EXPANDED,
@@ -28,7 +28,7 @@ from rephaze.schedule.tables import MODE_BITS, MODE_MASK, Bits, Ints, NodeRows
 _NO, _YES, _YES_AND_ALIKE = range(3)
 
 
-@inner
+@inner_in_place
 def _dominates(need_imr: Ints, descendants_iw: Bits, rows: NodeRows, a: int, b: int) -> int:
     """Whether node a can do whatever b can, no later.
 
@@ -89,7 +89,7 @@ def _dominates(need_imr: Ints, descendants_iw: Bits, rows: NodeRows, a: int, b: 
     return _YES
 
 
-@inner
+@inner_in_place
 def is_new(
     need_imr: Ints, descendants_iw: Bits, rows: NodeRows, heap: Ints, bucket: Ints, control: Ints, b: int
 ) -> bool:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from rephaze.compiled import inner
+from rephaze.compiled import inner, inner_in_place
 from rephaze.schedule.nodes import (
     BOUND,
     FIRST_PACKED_SET,
@@ -31,7 +31,7 @@ from rephaze.schedule.teams import NUM_TEAMS
 _NUM_PIVOTS, _NUM_ROUNDS = 400, 200
 
 
-@inner
+@inner_in_place
 def price_rest(
     dur_im: Ints, tail_i: Ints, rows: NodeRows, sets: WeightSets, num_sets: int, n: int, total_k: Floats
 ) -> tuple[int, int]:
@@ -60,7 +60,7 @@ def price_rest(
     return bound, longest
 
 
-@inner
+@inner_in_place
 def bound_of_start(
     dur_im: Ints, tail_i: Ints, fact: Ints, sets: WeightSets, num_sets: int, n: int, start: int, total_k: Floats
 ) -> int:
@@ -75,7 +75,7 @@ def bound_of_start(
     return best
 
 
-@inner
+@inner_in_place
 def bound_of_wait(rows: NodeRows, sets: WeightSets, num_sets: int, n: int, longest: int, total_k: Floats) -> int:
     """A bound on node n gone on to its next completion."""
     fact, running, finish, weight = rows.fact, rows.running, rows.finish, sets.weight_kim

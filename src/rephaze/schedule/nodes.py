@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from rephaze.compiled import inner, kernel
+from rephaze.compiled import inner_in_place, kernel_in_place
 from rephaze.schedule.relaxation import NEVER
 from rephaze.schedule.tables import MODE_BITS, Bits, Floats, Int, Ints, ShortInts, Task
 from rephaze.schedule.teams import Teams, no_teams
@@ -122,7 +122,7 @@ def enlarged(nodes: Nodes, words: int, capacity: int) -> Nodes:
     return grown
 
 
-@kernel
+@kernel_in_place
 def put_weights(task: Task, nodes: Nodes, weight_im: Floats, k: int) -> None:
     """Make this the k-th weight set in use."""
     for i in range(task.dur_im.shape[0]):
@@ -134,20 +134,20 @@ def put_weights(task: Task, nodes: Nodes, weight_im: Floats, k: int) -> None:
         nodes.price[k, i] = lowest
 
 
-@inner
+@inner_in_place
 def has_bit(bits: Bits, n: Int, offset: int, i: int) -> bool:
     """Whether bit i of the bitset that begins at word ``offset`` of row n is set."""
     is_set: bool = (bits[n, offset + (i >> 6)] >> np.uint64(i & 63)) & np.uint64(1) != np.uint64(0)
     return is_set
 
 
-@inner
+@inner_in_place
 def set_bit(bits: Bits, n: int, offset: int, i: int) -> None:
     """Set bit i of the bitset that begins at word ``offset`` of row n."""
     bits[n, offset + (i >> 6)] |= np.uint64(1) << np.uint64(i & 63)
 
 
-@inner
+@inner_in_place
 def hash_bits(bits: Bits, n: int, words: int) -> np.int64:
     """A number from 0 up that mixes the first words of row n."""
     mixed = np.uint64(0x9E3779B97F4A7C15)
@@ -158,7 +158,7 @@ def hash_bits(bits: Bits, n: int, words: int) -> np.int64:
     return np.int64(mixed >> np.uint64(2))
 
 
-@kernel
+@kernel_in_place
 def _file_again(fact: Ints, bits: Bits, bucket: Ints, words: int, used: int) -> None:
     for n in range(used):
         if fact[n, MARKS] & ON_FILE:
@@ -167,7 +167,7 @@ def _file_again(fact: Ints, bits: Bits, bucket: Ints, words: int, used: int) -> 
             bucket[b] = n
 
 
-@inner
+@inner_in_place
 def _comes_first(fact: Ints, slope: int, a: int, b: int) -> bool:
     # A part of what is left is added to the bound: of two nodes of one bound the later is nearer its end.
     key_a = fact[a, BOUND] + (slope * (fact[a, BOUND] - fact[a, TIME]) >> STEEPNESS_BITS)
@@ -179,7 +179,7 @@ def _comes_first(fact: Ints, slope: int, a: int, b: int) -> bool:
     return a > b
 
 
-@inner
+@inner_in_place
 def push(heap: Ints, fact: Ints, control: Ints, n: int) -> None:
     """Put node n into the heap."""
     at, slope = control[HEAP_SIZE], control[SLOPE]
@@ -193,7 +193,7 @@ def push(heap: Ints, fact: Ints, control: Ints, n: int) -> None:
     heap[at] = n
 
 
-@inner
+@inner_in_place
 def pop(heap: Ints, fact: Ints, control: Ints) -> int:
     """Take the node of least bound, and of those the deepest, from the heap."""
     top: int = heap[0]
@@ -216,7 +216,7 @@ def pop(heap: Ints, fact: Ints, control: Ints) -> int:
     return top
 
 
-@kernel
+@kernel_in_place
 def reorder(nodes: Nodes, slope: int) -> None:
     """Order the heap anew by this slope, without what the incumbent makes needless."""
     heap, fact, control = nodes.heap, nodes.fact, nodes.control

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from rephaze.compiled import inner, kernel
+from rephaze.compiled import inner_in_place, kernel
 from rephaze.schedule.relaxation import NEVER, shortest
 from rephaze.schedule.tables import MODE_BITS, MODE_MASK, Bits, Floats, Ints
 from rephaze.schedule.teams import EPSILON, NUM_TEAMS, WORK_DONE, Teams, fill_chains, heaviest_team
@@ -26,7 +26,7 @@ _PERTURBATION = 1e-11
 _IS_SURPLUS, _NOTHING = -1, -2
 
 
-@inner
+@inner_in_place
 def _pace(fastest: float, cycles: int) -> float:
     """How fast a mode does an operator, as part of its fastest; an operator that takes no time is done at once."""
     return fastest / cycles if cycles > 0 else 1.0

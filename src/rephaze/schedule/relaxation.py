@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from rephaze.compiled import inner, kernel
+from rephaze.compiled import inner_in_place, kernel, kernel_in_place
 from rephaze.schedule.tables import Bits, Flags, Floats, Int, Ints, Preds
 
 NEVER = 1 << 60
@@ -22,13 +22,13 @@ _RELATIVE_SLACK = 1e-12
 _ABSOLUTE_SLACK = 1e-7
 
 
-@kernel
+@kernel_in_place
 def ceil_safely(value: float) -> int:
     """The least whole number not below ``value`` less what rounding may have added to it."""
     return int(np.ceil(value - _RELATIVE_SLACK * abs(value) - _ABSOLUTE_SLACK))
 
 
-@inner
+@inner_in_place
 def shortest(dur_im: Ints, i: int) -> int:
     """Cycles of operator i in its fastest mode."""
     least: int = dur_im[i, 0]
@@ -37,7 +37,7 @@ def shortest(dur_im: Ints, i: int) -> int:
     return least
 
 
-@kernel
+@kernel_in_place
 def tails(dur_im: Ints, preds: Preds, tail_i: Ints) -> int:
     """Fill the longest path from each operator to the end, in the faster modes; return the longest of all."""
     pred_start, pred_index = preds.start_i, preds.pred

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from rephaze.compiled import inner
+from rephaze.compiled import inner, inner_in_place
 from rephaze.schedule.relaxation import NEVER, shortest
 from rephaze.schedule.tables import MODE_BITS, MODE_MASK, Bits, Floats, Int, Ints
 
@@ -92,7 +92,7 @@ def fill_chains(dur_im: Ints, ancestors_iw: Bits, chain_i: Ints) -> int:
     return count
 
 
-@inner
+@inner_in_place
 def _most_ahead(
     chains: Chains,
     need_imr: Ints,

@@ -34,6 +34,7 @@ def compile_kernels() -> None:
     nodes.put_weights(task, memory, weight_im, nodes.FIRST_RELAXED_SET)
     memory = nodes.enlarged(memory, part.ancestors_iw.shape[1], 16 * size)
     memory.control[nodes.INCUMBENT] = makespan
+    nodes.reorder(memory, 0)
     search_slice(task, memory, 1)
     table = ModeBounds(
         all_cores_m=np.array([False, True]),

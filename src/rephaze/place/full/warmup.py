@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 
 from rephaze.place.full.chip_bounds import FullChipBounds, LeastReplays
+from rephaze.place.full.pass_clock import Times, run_passes
 from rephaze.place.full.solver import FullPlacer
 from rephaze.place.full.times import recorded_times
 from rephaze.place.precision import named_precision
@@ -49,6 +50,9 @@ def compile_interleaving() -> None:
     problem = _small_problem()
     options = replace(problem.options, schedule=(PipelineSchedule.INTERLEAVED,), chunks=(2,))
     FullPlacer(replace(problem, options=options)).solve()
+    # A page of the answer shows when passes run: one forward, then one backward.
+    one_s_ck = np.ones((1, 2))
+    run_passes(np.array([[0, 1]]), Times(one_s_ck, one_s_ck, np.ones(1)), 1, 1)
 
 
 def _small_problem() -> FullProblem:

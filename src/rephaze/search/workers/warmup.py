@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import gc
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import cache
 
 from rephaze.types.placement import PlacementModel
@@ -17,8 +20,9 @@ def warm_schedules() -> None:
 
 def warm_estimates() -> None:
     """Kernels of the estimate room, and of what layers keep."""
+    from rephaze.estimate import block_cycles
     from rephaze.estimate.gemm_default.mapper import PaddedProblem, map_padded
-    from rephaze.measure.keep_points import compile_kernels
+    from rephaze.measure import keep_points
 
     map_padded(
         PaddedProblem(
@@ -37,7 +41,8 @@ def warm_estimates() -> None:
             global_buffer_multicast=2,
         )
     )
-    compile_kernels()
+    block_cycles.compile_kernels()
+    keep_points.compile_kernels()
 
 
 def warm_plans(model: PlacementModel) -> None:
@@ -63,19 +68,31 @@ def warm_chunks(model: PlacementModel) -> None:
 def warm_part(number: int, model: PlacementModel) -> None:
     """One of ``NUM_PARTS`` parts of all kernels: two that take longest, then what is left.
 
-    The third finds what it needs of the first in the cache, or waits for it.
+    The last finds what it needs of the first in the cache, or waits for it.
     """
-    if number == 0:
-        warm_plans(model)
-    elif number == 1:
-        warm_schedules()
-    elif number == 2:
-        warm_chunks(model)
-    else:
-        warm_estimates()
+    with _seldom_collecting():
+        if number == 0:
+            warm_plans(model)
+        elif number == 1:
+            warm_schedules()
+        elif number == 2:
+            warm_estimates()
+        else:
+            warm_chunks(model)
 
 
 NUM_PARTS = 4
+
+
+@contextmanager
+def _seldom_collecting() -> Iterator[None]:
+    """Look for cycles of objects seldom: a compiler makes many objects, most of which stay."""
+    before = gc.get_threshold()
+    gc.set_threshold(100_000, 50, 1000)
+    try:
+        yield
+    finally:
+        gc.set_threshold(*before)
 
 
 def use_one_thread() -> None:
