@@ -125,8 +125,8 @@ class _InnerCode(_Library):  # type: ignore[misc]
 
 
 _IS_TRIED = tuple(numba.__version__.split(".")[:2]) == ("0", "68")
-"""Whether this is the release of numba whose inner workings ``_InnerCode`` was tried with: any other compiles these
-functions as all others, which takes a little longer."""
+"""Whether this is the numba whose inner workings ``_InnerCode`` was tried with: any other compiles these functions
+as all others, which takes a little longer."""
 _ENVIRONMENT = "_ZN08NumbaEnv"
 """How numba's names of them begin."""
 

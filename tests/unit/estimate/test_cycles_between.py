@@ -14,12 +14,6 @@ from rephaze.hardware.space_terms import space_energy
 
 KEY = ("default/0", (1, 8, 8, 8), 0.0, b"cores")
 PRODUCTS = [(1, 4096, 1024, 1024), (1, 1000, 3072, 768), (16, 512, 64, 512), (1, 30, 5000, 90)]
-    (1, 4096, 1024, 1024),
-    (1, 1000, 3072, 768),
-    (16, 512, 64, 512),
-    (1, 30, 5000, 90),
-    (1, 8, 50257, 1600),
-]
 
 
 def test_between_two_shapes_of_as_many_cycles_and_nowhere_else():
