@@ -60,14 +60,18 @@ class CornerPlans:
 
     def bounded(self, box: OpenBox, stage: Stage, threshold: float) -> OpenBox | None:
         """The box without the units whose plans are all too slow; None if that closes it."""
-        if len(self.works) > 1 and not self._is_one_design:
+        works, order = self.works, list(range(len(self.works)))
+        if len(works) > 1 and not self._is_one_design:
+            before = [own.least_s for own in box.times]
             box = self._with_quickest(box, stage)
             if self._at_best(box, stage) >= threshold:
                 return box  # whatever is found of the other units
-        works = self.works
+            # Models of which most is to be gained first: they may be enough.
+            order.sort(key=lambda m: -self._quickest_s.get((stage, m), 0.0) / before[m])
         least_s_mc = np.array([[own.least_s] for own in box.times])
         times = list(box.times)
-        for m, work in enumerate(works):
+        for m in order:
+            work = works[m]
             longest_s = float(longest_batches(self.valuation, works, least_s_mc, m, threshold)[0])
             # One unit that stays keeps a box open: of several designs, of which schedules are looked at, the rest
             # can wait. With other models the least of all units counts: of those that take no less than one that
