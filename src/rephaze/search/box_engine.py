@@ -125,6 +125,8 @@ class BoxState:
     def take(self, queue: list[tuple[float, int, OpenBox]], size: int) -> list[OpenBox]:
         """The best boxes of a queue that reach the next goal; the others are closed if they cannot matter."""
         threshold, asked = self.goal.threshold, self.next_goal.threshold
+        # What was brought below a margin may be just as good as that: it is not to be brought there again.
+        asked = np.nextafter(asked, np.inf) if self.margins[self.at_margin] else asked
         found: list[OpenBox] = []
         while queue and len(found) < size and -queue[0][0] >= asked:
             found.append(heapq.heappop(queue)[2])

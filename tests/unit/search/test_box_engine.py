@@ -338,6 +338,25 @@ def test_cut_below_a_margin_what_is_open_is_no_more_than_the_margin_above_the_an
         assert gaps.get(at, 0.0) <= margin * (1 + 1e-9)
 
 
+class AtGoal(Toy):
+    """Tells of boxes that are closed only that they do not reach the goal, as plans do."""
+
+    def _expanded(self, box, goal):
+        found = super()._expanded(box, goal)
+        told = tuple(replace(one, bound=max(one.bound, goal.threshold)) for one in found.closed if one.bound > 0)
+        return replace(found, closed=(*told, *(one for one in found.closed if one.bound <= 0)))
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_what_was_brought_just_to_a_margin_is_not_brought_there_again(seed):
+    toy, plain = AtGoal(seed), AtGoal(seed)
+    state = toy.state(margins=(0.3, 0.1, 0.0))
+    assert run(plain, plain.state())
+    toy.cut_after = 20 * plain.num_calls
+    assert run(toy, state), "ends"
+    assert (None if state.incumbent is None else state.incumbent.design) == toy.best[2]
+
+
 @pytest.mark.parametrize("cut_after", range(1, 30, 3))
 def test_stopped_within_a_margin_nothing_is_lost(cut_after):
     toy = Toy(7, cut_after=cut_after)
