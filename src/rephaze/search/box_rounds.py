@@ -11,7 +11,7 @@ from rephaze.types.stopping import UNSTOPPED, StoppedError, StopSignal
 
 FEW_WORKERS = 2
 """More than these are given boxes to be expanded more than once."""
-BOXES_EACH = 32
+BOXES_EACH = 16
 """That every worker is to look at between two waves."""
 MOST_ROUNDS = 6
 

@@ -164,7 +164,8 @@ class Patience:
 def box_pieces(boxes: Sequence[OpenBox], num_workers: int) -> list[Sequence[OpenBox]]:
     """Boxes in pieces: bounds of a piece are found together, with less work the larger it is.
 
-    Dealt out one by one: neighbours in the order of bounds take about as long.
+    Dealt out one by one: neighbours in the order of bounds take about as long. Those nearest to the answer take
+    longest, and are in the last pieces.
     """
     least = 2 if len(boxes) >= LEAST_TO_DIVIDE else 1
     if num_workers > FEW_WORKERS:

@@ -140,14 +140,16 @@ class DaskWorkers:
         """As ``BoxEvaluator.expand``, pieces side by side; None for boxes of a piece that was cut."""
         pieces = box_pieces(boxes, self.num_abreast())
         rounds = num_rounds(len(boxes), self.num_abreast())
-        calls = [(packed_boxes(piece), packed_goal(goal), rounds) for piece in pieces]
+        # What takes longest first: nobody should wait for one that began last.
+        calls = [(packed_boxes(piece), packed_goal(goal), rounds) for piece in reversed(pieces)]
 
         def expanded(reply: Reply | None) -> list[Expansion] | None:
             if reply is None or "stopped" in reply:
                 return None
             return [from_json(Expansion, one) for one in json.loads(reply["expansions"])]
 
-        return joined_pieces(len(boxes), [expanded(reply) for reply in self._replies(expand_boxes, calls)])
+        found = [expanded(reply) for reply in self._replies(expand_boxes, calls)]
+        return joined_pieces(len(boxes), found[::-1])
 
     def try_designs(self, boxes: Sequence[OpenBox], goal: Goal) -> list[Trial]:
         """As ``BoxEvaluator.try_designs``, pieces side by side."""

@@ -111,8 +111,9 @@ class LocalProcesses:
 
         pieces = box_pieces(boxes, self.num_abreast())
         rounds = num_rounds(len(boxes), self.num_abreast())
-        every = self._submit(_expand, [(piece, goal, rounds) for piece in pieces])
-        return joined_pieces(len(boxes), [reply(asked) for asked in every])
+        # What takes longest first: nobody should wait for one that began last.
+        every = self._submit(_expand, [(piece, goal, rounds) for piece in reversed(pieces)])
+        return joined_pieces(len(boxes), [reply(asked) for asked in reversed(every)])
 
     def try_designs(self, boxes: Sequence[OpenBox], goal: Goal) -> list[Trial]:
         """As ``BoxEvaluator.try_designs``, pieces side by side."""
