@@ -25,8 +25,8 @@ from rephaze.types.system import ChosenSystem
 
 RECORD_S = 5.0
 """Between two records of the cover."""
-MANY_MARGINS = (0.009, 0.0)
-"""Of several models, what boxes are brought below: a gap of less than a percent first."""
+MANY_MARGINS = (0.3, 0.15, 0.08, 0.04, 0.02, 0.009, 0.0)
+"""Of several models, what boxes are brought below one after the other: less than a percent before none."""
 
 
 class BoxSearch:
