@@ -239,7 +239,9 @@ def _progress(quiet: bool) -> Iterator[Any]:
         yield show
 
 
-def _write_report(out: Path | None, *, quiet: bool, stop: StopSignal, known_chips_s: float) -> Path | None:
+def _write_report(
+    out: Path | None, *, quiet: bool, stop: StopSignal = UNSTOPPED, known_chips_s: float = KNOWN_CHIPS_S
+) -> Path | None:
     """Write the run's page; what keeps it from being written must not take the answer away."""
     if out is None:
         return None
