@@ -143,7 +143,9 @@ class BoxState:
             times: Of units in a box around them.
             is_ready: They are single designs to be solved.
         """
-        threshold = self.goal.threshold if self.margins[self.at_margin] else np.inf
+        # Without an answer only what holds no design with a plan is closed.
+        is_for_good = not self.margins[self.at_margin] or not self.goal.has_answer
+        threshold = np.inf if is_for_good else self.goal.threshold
         for box in closed:
             if box.closed_by in (SOLVED, NO_PLAN) or box.bound < threshold:
                 self.close([box])

@@ -338,6 +338,15 @@ def test_cut_below_a_margin_what_is_open_is_no_more_than_the_margin_above_the_an
         assert gaps.get(at, 0.0) <= margin * (1 + 1e-9)
 
 
+def test_below_margins_a_grid_without_a_plan_is_closed_whole():
+    toy = Toy(0, cut_after=1000)
+    toy.values[:] = 0.0
+    state = toy.state(margins=(0.3, 0.0))
+    assert run(toy, state), "ends"
+    assert state.incumbent is None
+    check_cover(toy, state.take_fresh())
+
+
 class AtGoal(Toy):
     """Tells of boxes that are closed only that they do not reach the goal, as plans do."""
 
