@@ -14,7 +14,6 @@ from tempfile import TemporaryDirectory
 import numpy as np
 
 from rephaze.hardware.grid import FIELDS, LIMITS, Boxes, DesignGrid
-from rephaze.measure.best_plan import Stage
 from rephaze.search.box_bounds import ALL_RUNGS, DEVICE_ONLY, BoxBounding, Reach
 from rephaze.search.box_evaluator import BoxEvaluator
 from rephaze.search.corner_plans import CornerPlans
@@ -184,9 +183,9 @@ class _BoxAttack:
         box = OpenBox(first=low, last=high, upper=float(found.upper_b[0]), bounded_by="", times=found.times[0])
         large = tuple(found.large_bf[0].tolist())
         plans = CornerPlans(evaluator, self.grid, low, large, bounding.layers(0), UNSTOPPED)
-        for stage in (Stage.PLACED, Stage.HURRIED):
-            finer = plans.bounded(box, stage, EVERYTHING.threshold)
-            self._rung(f"corner: {stage.name.lower()}", box, value, finer.upper if finer else 0.0)
+        for rung in plans.rungs:
+            finer = plans.bounded(box, rung, EVERYTHING.threshold)
+            self._rung(f"corner: {rung.name.lower()}", box, value, finer.upper if finer else 0.0)
             if finer is None:
                 return
             box = finer

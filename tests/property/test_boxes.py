@@ -3,9 +3,12 @@
 Spaces have fine steps, array sides of every kind, and limits that cut through them.
 """
 
+import gzip
 import itertools
+import json
 import random
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -14,12 +17,12 @@ from rephaze.hardware.constraints import parse_constraint
 from rephaze.hardware.grid import FIELDS, Boxes, DesignGrid
 from rephaze.measure.best_plan import STAGE_NAMES, Stage
 from rephaze.measure.chip_solver import Memos
-from rephaze.measure.model_work import Memory
+from rephaze.measure.model_work import Memory, ModelWork
 from rephaze.measure.pass_times import LayerSeconds
 from rephaze.search import evaluator as evaluator_module
 from rephaze.search.box_bounds import ALL_RUNGS, BEST_UNITS, DEVICE_ONLY, BoxBounding, Reach, corner_valuation
 from rephaze.search.box_evaluator import BoxEvaluator
-from rephaze.search.corner_plans import CornerPlans
+from rephaze.search.corner_plans import CornerPlans, Rung
 from rephaze.search.cosearch import run_search
 from rephaze.types.boxes import SOLVED, Goal, OpenBox
 from rephaze.types.search import Aggregate, Objective, SearchStatus
@@ -181,9 +184,9 @@ def test_every_rung_at_corners_is_above_every_design_inside(seed, objective):
         box = replace(box, upper=float(before), times=bounds.times[0])
         large = tuple(bounds.large_bf[0].tolist())
         plans = CornerPlans(evaluator, grid, first, large, bounding.layers(0), UNSTOPPED)
-        for stage in (Stage.PLACED, Stage.HURRIED):
-            box = plans.bounded(box, stage, goal.threshold)
-            assert truth <= (box.upper if box else goal.threshold) * SLACK, stage
+        for rung in plans.rungs:
+            box = plans.bounded(box, rung, goal.threshold)
+            assert truth <= (box.upper if box else goal.threshold) * SLACK, rung
             if box is None:
                 break
     assert num_inside > 3
@@ -205,7 +208,7 @@ def test_of_several_models_plans_tell_how_good_each_may_be(seed):
         layers = bounding.layers(0)
         box = OpenBox(first=at, last=at, upper=float(bounds.upper_b[0]), bounded_by="", times=bounds.times[0])
         plans = CornerPlans(evaluator, grid, at, at, layers, UNSTOPPED)
-        placed = plans.bounded(box, Stage.PLACED, goal.threshold)
+        placed = plans.bounded(box, Rung.PLACED, goal.threshold)
         for m, work in enumerate(evaluator.works):
             known_s = dict(zip(box.times[m].unit_u, box.times[m].batch_s_u, strict=True))
             finer = plans.solver.finer_bounds(work, plans.memory, layers[m])
@@ -227,8 +230,35 @@ def test_of_several_models_plans_tell_how_good_each_may_be(seed):
 def test_a_run_of_several_models_is_verified_box_by_box(seed, tmp_path):
     with slow_start():
         found = recorded(drawn(seed, "default", ("gpt", "llama")), tmp_path / "run")
-    assert STAGE_NAMES[Stage.PLACED] in {box.closed_by for box in found.closed}, "no plan closes a box"
+    assert STAGE_NAMES[Stage.HURRIED] in {box.closed_by for box in found.closed}, "no plan closes a box"
     assert not [check for check in verify_run(tmp_path / "run", sample=100) if not check.passed]
+
+
+@pytest.mark.usefixtures("shared_memos")
+@pytest.mark.parametrize("scenario", ["coarse", "default"])
+def test_models_that_differ_in_name_alone_are_looked_at_once(scenario, tmp_path, monkeypatch):
+    settings = drawn(90, scenario, ("gpt", "llama"))
+    graph = json.loads(gzip.decompress(Path(settings.models[0]).read_bytes()))
+    twin = tmp_path / "twin.json"
+    twin.write_text(json.dumps(graph | {"name": "twin"}))
+    settings = replace(settings, models=(*settings.models, str(twin)), weights=(1.0, 0.5, 2.0))
+    first, other, same = BoxEvaluator(settings).works
+    assert (first.same_as, other.same_as, same.same_as) == (first.name, other.name, first.name) != same.name
+    with slow_start():
+        shared = recorded(settings, tmp_path / "shared")
+        monkeypatch.setattr(evaluator_module, "model_works", _works_of_their_own)
+        apart = recorded(settings, tmp_path / "apart")
+    values = true_values(settings)
+    assert shared.result.status is SearchStatus.OPTIMAL
+    assert (shared.result.objective, shared.result.plans) == (apart.result.objective, apart.result.plans)
+    assert [plan.model for plan in shared.result.plans] == list(settings.models)
+    check_cover(DesignGrid(settings.scenario.space), shared)
+    check_bounds(shared, values)
+    assert not [check for check in verify_run(tmp_path / "shared", sample=100) if not check.passed]
+
+
+def _works_of_their_own(names, scenario, stop, others):
+    return [ModelWork(name, scenario, stop, alike=other) for name, other in zip(names, others, strict=True)]
 
 
 def random_boxes(rng, grid, num):

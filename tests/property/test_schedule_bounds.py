@@ -1,10 +1,12 @@
 """Vectorised bounds against exact optima: never above, and never above the serial schedule either."""
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rephaze.schedule.bounds import lower_bounds
+from rephaze.schedule.packed_bounds import packed_bounds
 from rephaze.schedule.structure import compile_structure
 from rephaze.types.latency import IMPOSSIBLE_CYCLES, Engine, ModeBounds
 from rephaze.types.schedule import Exclusion, ScheduleStatus
@@ -41,13 +43,12 @@ def layers(draw, num_chips=4):
     )
 
 
+@pytest.mark.parametrize("bounds", [lower_bounds, packed_bounds])
 @settings(max_examples=150, deadline=None)
-@given(layers())
-def test_bounds_bracket_every_optimum(layer):
+@given(layer=layers())
+def test_bounds_bracket_every_optimum(bounds, layer):
     structure, table, tensor_c, vector_c, exclusion = layer
-    below = lower_bounds(
-        structure, table, num_tensor_cores_c=tensor_c, num_vector_cores_c=vector_c, exclusion=exclusion
-    )
+    below = bounds(structure, table, num_tensor_cores_c=tensor_c, num_vector_cores_c=vector_c, exclusion=exclusion)
     above = serial_makespans(structure, table)
     for c in range(len(tensor_c)):
         exact = schedule_on_chip(
@@ -79,3 +80,20 @@ def test_the_bound_of_a_chain_is_exact():
         structure, table, num_tensor_cores_c=cores, num_vector_cores_c=cores, exclusion=Exclusion.ENGINE
     )
     assert found.tolist() == [12, 16] == serial_makespans(structure, table).tolist()
+
+
+def test_packing_says_more_than_a_mix_where_no_two_of_three_fit_together():
+    """Each pair shares another resource: every load is two thirds of the time it takes, and no path is longer."""
+    engines = (Engine.FUSED, Engine.TENSOR, Engine.VECTOR)
+    table = ModeBounds(
+        all_cores_m=np.array([False, True]),
+        cycles_moc=np.full((2, 3, 1), 10, dtype=np.int64),
+        hbm_share_om=np.array([[0.0, 0.0], [0.6, 0.6], [0.6, 0.6]]),
+        buffer_share_om=np.zeros((3, 2)),
+    )
+    one, structure = np.array([1]), compile_structure(engines, [])
+    mixed, packed = (
+        bounds(structure, table, num_tensor_cores_c=one, num_vector_cores_c=one, exclusion=Exclusion.ENGINE)
+        for bounds in (lower_bounds, packed_bounds)
+    )
+    assert mixed[0] < packed[0] == 30

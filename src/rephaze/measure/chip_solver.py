@@ -18,7 +18,7 @@ from rephaze.measure.cut_forms import CutForm
 from rephaze.measure.full_planner import FullPlanner
 from rephaze.measure.layer_bounds import FinerBounds, ModelBounds, is_for_later, layer_bounds, unit_times
 from rephaze.measure.model_work import Memory, ModelWork, Unit
-from rephaze.measure.pass_classes import PassWork
+from rephaze.measure.pass_classes import CommonPass, PassWork
 from rephaze.measure.pass_times import (
     BACKWARD,
     FORWARD,
@@ -218,18 +218,18 @@ class ChipSolver:
         self, work: ModelWork, cut: GraphCut, microbatch: int, kind: int, direction: int, form: int = 0
     ) -> ModeTable:
         """Mapped operators of one pass."""
-        key = _Pass(work.name, cut, microbatch, form, kind, direction)
+        key = _Pass(work.same_as, cut, microbatch, form, kind, direction)
         if key not in self._tables:
             graph = _form(work, cut, form).passes[kind][direction].graph
             self._tables[key] = self._estimator(work).modes(graph, microbatch)
         return self._tables[key]
 
     def _estimator(self, work: ModelWork) -> Estimator:
-        if work.name not in self._estimators:
-            self._estimators[work.name] = Estimator(
+        if work.same_as not in self._estimators:
+            self._estimators[work.same_as] = Estimator(
                 self.table, self.energy, work.scenario.cluster, self.model, self._memos.gemms
             )
-        return self._estimators[work.name]
+        return self._estimators[work.same_as]
 
     def pass_times(self, work: ModelWork, cut: GraphCut, microbatch: int, kind: int, direction: int) -> PassTimes:
         """The scheduled pass in the fastest form of the cut.
@@ -242,13 +242,13 @@ class ChipSolver:
             direction: ``FORWARD``, ``BACKWARD`` or ``INPUT_PART``.
         """
         form = self.fastest_form(work, cut, microbatch, kind).form
-        return self._form_times(work, _Pass(work.name, cut, microbatch, form, kind, direction))
+        return self._form_times(work, _Pass(work.same_as, cut, microbatch, form, kind, direction))
 
     def fastest_form(self, work: ModelWork, cut: GraphCut, microbatch: int, kind: int) -> FastestForm:
         """The form of a cut sequence in which both passes of a layer type together take least."""
         if cut.cp == 1:
             return FastestForm(0, is_proven=True)
-        key = (work.name, cut, microbatch, kind)
+        key = (work.same_as, cut, microbatch, kind)
         if key not in self._fastest:
             self._fastest[key] = self._find_fastest(work, cut, microbatch, kind)
         return self._fastest[key]
@@ -256,7 +256,7 @@ class ChipSolver:
     def _find_fastest(self, work: ModelWork, cut: GraphCut, microbatch: int, kind: int) -> FastestForm:
         """Forms by what little work proves of them: those that are no faster even so need no more."""
         keys = [
-            [_Pass(work.name, cut, microbatch, form, kind, one) for one in (FORWARD, BACKWARD)]
+            [_Pass(work.same_as, cut, microbatch, form, kind, one) for one in (FORWARD, BACKWARD)]
             for form in range(len(work.forms(cut)))
         ]
         least = [sum(self._form_times(work, key, hurried=True).bound_cycles for key in own) for own in keys]
@@ -301,15 +301,30 @@ class ChipSolver:
             return self._times[key]
         kept = self._hurried if hurried else self._times
         if key not in kept:
-            table = self.pass_table(work, key.cut, key.microbatch, key.kind, key.direction, key.form)
-            one_pass = _form(work, key.cut, key.form).passes[key.kind][key.direction]
-            found = self.schedule(one_pass, table, HURRIED_WORK if hurried else None)
-            kept[key] = PassTimes(
-                cycles=found.makespan_cycles,
-                bound_cycles=found.bound_cycles,
-                energy_j=math.nan if hurried else table.energy_j,
-            )
+            kept[key] = self._hurried_times(work, key) if hurried else self._scheduled_times(work, key)
         return kept[key]
+
+    def _scheduled_times(self, work: ModelWork, key: _Pass) -> PassTimes:
+        table = self.pass_table(work, key.cut, key.microbatch, key.kind, key.direction, key.form)
+        one_pass = _form(work, key.cut, key.form).passes[key.kind][key.direction]
+        found = self.schedule(one_pass, table)
+        return PassTimes(cycles=found.makespan_cycles, bound_cycles=found.bound_cycles, energy_j=table.energy_j)
+
+    def _hurried_times(self, work: ModelWork, key: _Pass) -> PassTimes:
+        """What little work proves: energies, which take longer than the schedule, are not looked at."""
+        own = work.own_pass(key.cut, key.microbatch, key.form, key.kind, key.direction)
+        found = self._hurried_schedule(work, own)
+        return PassTimes(cycles=found.makespan_cycles, bound_cycles=found.bound_cycles, energy_j=math.nan)
+
+    def _hurried_schedule(self, work: ModelWork, common: CommonPass) -> LayerSchedule:
+        table = common.in_modes(self._estimator(work))
+        modes = LayerModes(
+            cycles_om=np.ascontiguousarray(table.cycles_moc[:, :, 0].T),
+            all_cores_om=np.tile(table.all_cores_m, (table.cycles_moc.shape[1], 1)),
+            hbm_share_om=table.hbm_share_om,
+            buffer_share_om=table.buffer_share_om,
+        )
+        return self._schedule(common.structure, modes, HURRIED_WORK)
 
     def pass_seconds(
         self,
@@ -337,30 +352,22 @@ class ChipSolver:
                 # As much as is needed to know the fastest form; of the others what is known by then.
                 self.pass_times(work, cut, microbatch, kind, direction)
             forms = range(len(work.forms(cut)) if cut.cp > 1 else 1)
-            keys = [_Pass(work.name, cut, microbatch, form, kind, direction) for form in forms]
+            keys = [_Pass(work.same_as, cut, microbatch, form, kind, direction) for form in forms]
             cycles.append(min(self._form_times(work, key, hurried=True).bound_cycles for key in keys))
         return seconds_of(cycles, self.chip.clock_hz)
 
     def _least_of_class(self, work: ModelWork, k: int, kind: int, direction: int) -> int:
         """Cycles that no pass of a class takes less than, by what little work proves of its schedules."""
-        key = (work.name, k, kind, direction)
+        key = (work.same_as, k, kind, direction)
         if key not in self._class_cycles:
-            found = []
-            for common in work.schedulable_passes(k, kind, direction):
-                table = common.in_modes(self._estimator(work))
-                modes = LayerModes(
-                    cycles_om=np.ascontiguousarray(table.cycles_moc[:, :, 0].T),
-                    all_cores_om=np.tile(table.all_cores_m, (table.cycles_moc.shape[1], 1)),
-                    hbm_share_om=table.hbm_share_om,
-                    buffer_share_om=table.buffer_share_om,
-                )
-                found.append(self._schedule(common.structure, modes, HURRIED_WORK).bound_cycles)
+            passes = work.schedulable_passes(k, kind, direction)
+            found = [self._hurried_schedule(work, common).bound_cycles for common in passes]
             self._class_cycles[key] = min(found)
         return self._class_cycles[key]
 
     def op_times(self, work: ModelWork, cut: GraphCut, microbatch: int, kind: int, form: int) -> OpTimes:
         """The operators a layer type may replay, each alone in its fastest mode."""
-        key = _Pass(work.name, cut, microbatch, form, kind, FORWARD)
+        key = _Pass(work.same_as, cut, microbatch, form, kind, FORWARD)
         if key not in self._op_times:
             sets = _form(work, cut, form).keep_sets(kind)
             tables = [self.pass_table(work, cut, microbatch, kind, FORWARD, form)]

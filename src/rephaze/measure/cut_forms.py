@@ -141,6 +141,10 @@ class CutForms:
         groups = [[one for one in members if has_ring(one[0]) == is_ring] for is_ring in (False, True)]
         return tuple(self._found(group, joins_rings=False) for group in groups if group)
 
+    def own_pass(self, form: CutForm, microbatch: int, kind: int, direction: int) -> CommonPass:
+        """One pass of one form alone."""
+        return self._found([(form.passes[kind][direction], microbatch)], joins_rings=False)
+
     def _members(self, pairs: Sequence[tuple[GraphCut, int]], kind: int, direction: int) -> Members:
         return [
             (form.passes[kind][direction], microbatch)

@@ -58,6 +58,24 @@ class FullPlanner:
         placer, times = self.work.full_placer(self.unit, self.memory), self._least(layer_s, self._repeated)
         return placer.bound_s(cutoff_s, [times], self.solver.stop)
 
+    def scheduled_bound_s(self, least_s: LayerSeconds, cutoff_s: float) -> float:
+        """A batch time no plan beats, from what little work proves of schedules, as good below the cutoff too.
+
+        Of a cut sequence what its class has in common is scheduled, once for all units of the class.
+
+        Args:
+            least_s: What passes take at least, as known before.
+            cutoff_s: Slower plans are of no use: how slow they are need not be told.
+        """
+        layer_s = self._repeated_s(Times.OF_CLASS if self.unit.cut.cp > 1 else Times.HURRIED, least_s)
+        if not _can_run(layer_s):
+            return math.inf
+        # Most that are too slow are so even if all that memory forces is left out, which is found in no time.
+        forward_s_ct, backward_s_ct, input_s_ct = (times_t[None] for times_t in layer_s)
+        found_s_c = self.work.batch_bounds_s(self.unit, self.memory, forward_s_ct, backward_s_ct, input_s_ct)
+        found_s = float(found_s_c[0])
+        return found_s if found_s >= cutoff_s else max(found_s, self.told_bound_s(layer_s, cutoff_s))
+
     def bound_s(self, times: Times, cutoff_s: float, least_s: LayerSeconds | None = None) -> float:
         """A batch time no plan beats, from bounds on the passes.
 
@@ -66,8 +84,8 @@ class FullPlanner:
             cutoff_s: Slower plans are of no use.
             least_s: Bounds that will do for layers that occur once; by default theirs are looked for too.
         """
-        if times is Times.HURRIED and least_s is not None and math.isfinite(cutoff_s) and self._is_one_of_many:
-            # What the whole class has in common often says enough, once for all of its units.
+        if times is Times.HURRIED and least_s is not None and math.isfinite(cutoff_s) and self.unit.cut.cp > 1:
+            # What the whole class has in common often says enough, once for all its units that cut the sequence.
             found_s = self.bound_s(Times.OF_CLASS, cutoff_s, least_s)
             if found_s >= cutoff_s:
                 return found_s
@@ -77,12 +95,6 @@ class FullPlanner:
         replayed = range(len(layer_s.forward_s_t)) if least_s is None else self._repeated
         placer, least = self.work.full_placer(self.unit, self.memory), self._least(layer_s, replayed)
         return placer.bound_s(cutoff_s, [least], self.solver.stop)
-
-    @property
-    def _is_one_of_many(self) -> bool:
-        """Whether other passes are bounded together with those of the unit."""
-        pair = (self.unit.cut, self.unit.microbatch)
-        return self.unit.cut.cp > 1 or len(self.work.classes[self.work.class_of[pair]].pairs) > 1
 
     @property
     def _repeated(self) -> list[int]:

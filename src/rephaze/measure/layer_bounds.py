@@ -11,7 +11,7 @@ Axis letters: c = chip, t = layer type, u = unit, k = class of passes.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,9 +25,10 @@ from rephaze.measure.pass_times import BACKWARD, FORWARD, INPUT_PART
 from rephaze.measure.unit_time import class_least_s, device_time_s, groups_to_map, mapped_times_s, unit_times_s
 from rephaze.place.full.chip_bounds import LeastReplays
 from rephaze.schedule.bounds import lower_bounds
+from rephaze.schedule.packed_bounds import packed_bounds
 from rephaze.types.chip import ChipTable
 from rephaze.types.graph import OpKind
-from rephaze.types.latency import IMPOSSIBLE_CYCLES
+from rephaze.types.latency import IMPOSSIBLE_CYCLES, ModeBounds
 from rephaze.types.schedule import Exclusion
 from rephaze.types.stopping import UNSTOPPED, StopSignal
 
@@ -239,22 +240,58 @@ class FinerBounds:
             self._stop.check()
             self.set_unit(u, columns, estimator, columns, is_mapped=is_mapped)
 
-    def set_passes(self, k: int, columns: Ints, *, is_mapped: bool) -> Estimator | SomeChips:
-        """Bound the passes of a class on some of the chips; gives the estimator of these."""
+    def set_passes(
+        self, k: int, columns: Ints, *, is_mapped: bool, longest_s_c: Floats | None = None
+    ) -> Estimator | SomeChips:
+        """Bound the passes of a class on some of the chips; gives the estimator of these.
+
+        Args:
+            k: The class.
+            columns: The chips.
+            is_mapped: With mapped products.
+            longest_s_c: Batches of no use on these chips: passes of units that slow need be known no better.
+        """
         work, bounds = self.work, self.bounds
         estimator, chips = self._estimator_of(columns), self._chips.take(columns)
         directions = [(FORWARD, bounds.forward_s_kct), (BACKWARD, bounds.backward_s_kct)]
         if is_mapped and work.has_split_backward:
             directions.append((INPUT_PART, bounds.input_s_kct))
+        to_pack: list[tuple[CommonPass, ModeBounds, Floats]] = []
         for direction, times_kct in directions:
             for kind in range(times_kct.shape[2]):
                 self._stop.check()
                 common = work.common_pass(k, kind, direction)
-                found_c = pass_bound_s(common, estimator, chips, self._exclusion, is_mapped=is_mapped)
+                table = common.bounds(estimator, is_mapped=is_mapped)
+                found_c = pass_bound_s(common, table, chips, self._exclusion)
                 # A mix of paths and loads is found only nearly: the one before may have been better.
                 times_kct[k, columns, kind] = np.maximum(times_kct[k, columns, kind], found_c)
+                if is_mapped and work.is_full and self._num_t[kind] > 1 and direction != INPUT_PART:
+                    to_pack.append((common, table, times_kct[k, :, kind]))
+        if to_pack:
+            useful = np.arange(len(columns))
+            if longest_s_c is not None:
+                both_s_ct = (bounds.forward_s_kct[k] + bounds.backward_s_kct[k])[columns]
+                units = [work.units[u] for u in self.units_of_k[k].tolist()]
+                least_s_c = np.minimum.reduce([device_time_s(work, unit, both_s_ct) for unit in units])
+                useful = np.flatnonzero(least_s_c <= longest_s_c)
+            self._pack(to_pack, columns, useful)
         bounds.is_mapped_kc[k, columns] = is_mapped
         return estimator
+
+    def _pack(self, passes: Sequence[tuple[CommonPass, ModeBounds, Floats]], columns: Ints, useful: Ints) -> None:
+        """Raise the times of passes, of layers that repeat, to what packing proves of them.
+
+        Args:
+            passes: What they have in common, operators on the chips at hand, and times on all chips.
+            columns: The chips at hand.
+            useful: Positions among these.
+        """
+        chips = self._chips.take(columns[useful])
+        for common, table, times_c in passes:
+            self._stop.check()
+            own = replace(table, cycles_moc=table.cycles_moc[:, :, useful])
+            found_c = pass_bound_s(common, own, chips, self._exclusion, bounds=packed_bounds)
+            times_c[columns[useful]] = np.maximum(times_c[columns[useful]], found_c)
 
     def set_unit(
         self,
@@ -352,16 +389,23 @@ class FinerBounds:
 
 def pass_bound_s(
     common: CommonPass,
-    estimator: Estimator | SomeChips,
+    table: ModeBounds,
     chips: ChipTable,
     exclusion: Exclusion,
-    *,
-    is_mapped: bool,
+    bounds: Callable[..., NDArray[np.int64]] = lower_bounds,
 ) -> Floats:
-    """Lower bounds on one pass of one layer type, a value a chip; infinite where it cannot run."""
-    cycles = lower_bounds(
+    """Lower bounds on one pass of one layer type, a value a chip; infinite where it cannot run.
+
+    Args:
+        common: What the passes have in common.
+        table: Its operators on the chips.
+        chips: The chips.
+        exclusion: What all-cores operators exclude.
+        bounds: On its schedules.
+    """
+    cycles = bounds(
         common.structure,
-        common.bounds(estimator, is_mapped=is_mapped),
+        table,
         num_tensor_cores_c=chips.num_tensor_cores,
         num_vector_cores_c=chips.num_vector_cores,
         exclusion=exclusion,

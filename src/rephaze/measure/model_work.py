@@ -6,6 +6,7 @@ Everything here is independent of the chip's cores and is prepared once a proces
 from __future__ import annotations
 
 from collections.abc import Sequence
+from copy import copy
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
@@ -87,6 +88,7 @@ class ModelWork:
         stop: Ends the preparation with ``StoppedError``.
         limits: Choices made beforehand, under cost model ``full``; what of them is in lists, the scenario has.
         alike: The same model under a scenario that differs in space and cluster alone: shares its graphs.
+        base: Its graph, where that was loaded before.
     """
 
     def __init__(
@@ -96,14 +98,17 @@ class ModelWork:
         stop: StopSignal = UNSTOPPED,
         limits: FullLimits | None = None,
         alike: ModelWork | None = None,
+        base: ModelGraph | None = None,
     ) -> None:
         stop.check()
         self.name, self.scenario, self._limits = name, scenario, limits
+        self.same_as = name
+        """The first of a search's models that is this one but for the name: what is found of it holds here."""
         self.is_full = scenario.placement_model is PlacementModel.FULL
         self.has_split_backward = self.is_full and PipelineSchedule.ZERO_BUBBLE in scenario.plans.schedule
         training = scenario.training
         self._alike = alike
-        self._base: ModelGraph = alike._base if alike else load_model(name, scenario.attention)
+        self._base: ModelGraph = alike._base if alike else base or load_model(name, scenario.attention)
         self.cuts = tuple(legal_cuts(self._base, scenario))
         """Every way the model's layers may be cut."""
         self.base_cuts = tuple(cut for cut in self.cuts if cut.cp == 1) or self.cuts
@@ -135,6 +140,12 @@ class ModelWork:
         self._full_placers: dict[tuple[Unit, Memory], FullPlacer] = {}
         self._full_bounds: dict[tuple[Unit, Memory], FullChipBounds] = {}
         self._full_graphs: dict[tuple[GraphCut, int], FullGraph] = {}
+
+    def renamed(self, name: str) -> ModelWork:
+        """The same model under another name; both know what is found of either."""
+        other = copy(self)
+        other.name, other._alike = name, self
+        return other
 
     @property
     def tp_degrees(self) -> tuple[int, ...]:
@@ -168,6 +179,11 @@ class ModelWork:
     def schedulable_passes(self, k: int, kind: int, direction: int) -> tuple[CommonPass, ...]:
         """No pass of one of ``classes``, in whatever form, has a shorter schedule than the shortest of these."""
         return self._forms.schedulable_passes(self.classes[k].pairs, kind, direction)
+
+    def own_pass(self, cut: GraphCut, microbatch: int, form: int, kind: int, direction: int) -> CommonPass:
+        """A pass of one form of a cut, for those who need no more than what its operators take."""
+        one = self.first_form(cut) if form == 0 else self.forms(cut)[form]
+        return self._forms.own_pass(one, microbatch, kind, direction)
 
     @cached_property
     def class_of_u(self) -> NDArray[np.intp]:
@@ -316,6 +332,30 @@ class ModelWork:
                 TiedWeights(layers=tied.layers, param_bytes=float(tied.param_bytes)) for tied in graph.tied
             ),
         )
+
+
+def model_works(
+    names: Sequence[str], scenario: Scenario, stop: StopSignal, others: Sequence[ModelWork | None]
+) -> list[ModelWork]:
+    """The models of a search; those that are the same but for their names are prepared once.
+
+    Args:
+        names: Of the models.
+        scenario: Of the search.
+        stop: Ends the preparation with ``StoppedError``.
+        others: Of each, the same model under a scenario that differs in space and cluster alone, if there is one.
+    """
+    found: list[ModelWork] = []
+    bases: list[ModelGraph] = []
+    for name, other in zip(names, others, strict=True):
+        base = other._base if other else load_model(name, scenario.attention)
+        nameless = replace(base, name="")
+        first = bases.index(nameless) if nameless in bases else len(found)
+        is_new = first == len(found)
+        work = ModelWork(name, scenario, stop, alike=other, base=base) if is_new else found[first].renamed(name)
+        found.append(work)
+        bases.append(nameless)
+    return found
 
 
 def _policies(modes: tuple[Recompute, ...]) -> tuple[RecomputePolicy, ...]:

@@ -132,7 +132,8 @@ class OpenUnits:
             is_mapped: With mapped products.
         """
         finer, known_s_uc, units = self._finer, self.batch_s_uc, self._finer.units_of_k[k]
-        estimator = finer.set_passes(k, columns, is_mapped=is_mapped)
+        useful_s_c = longest_s_c if found_s_c is None else np.minimum(longest_s_c, found_s_c)
+        estimator = finer.set_passes(k, columns, is_mapped=is_mapped, longest_s_c=useful_s_c[columns])
         layer_s_ct = (finer.bounds.forward_s_kct[k] + finer.bounds.backward_s_kct[k])[columns]
         for u in units.tolist():
             found_s = device_time_s(self.work, self.work.units[u], layer_s_ct)

@@ -117,7 +117,8 @@ class BoxBounding:
                 if not is_asked_c.any():
                     continue
                 if not units:
-                    units.extend(self._open_units(m) for m in range(len(self._works)))
+                    for m, first in enumerate(self._models.first_same):
+                        units.append(units[first] if first < m else self._open_units(m))
                 finer_c = self._refined(units, is_asked_c, stage is Stage.MAPPED, reach.best_only)
                 for c in np.flatnonzero(finer_c < upper_c).tolist():
                     self._by_b[self._box_c[c]] = STAGE_NAMES[stage]
@@ -149,7 +150,9 @@ class BoxBounding:
             device_time_batch_s(work, self._chips, models.model, models.exclusion) for work in self._works
         ]
         if models.model.has_memory_terms:
-            self._first_s_muc = [least_batches_s(own, self._chips) for own in models.unit_works]
+            for own, first in zip(models.unit_works, models.first_same, strict=True):
+                known = self._first_s_muc[first] if first < len(self._first_s_muc) else None
+                self._first_s_muc.append(least_batches_s(own, self._chips) if known is None else known)
             least_s_mc = [
                 np.maximum(least_s_c, first_s_uc.min(axis=0))
                 for least_s_c, first_s_uc in zip(least_s_mc, self._first_s_muc, strict=True)
@@ -164,7 +167,9 @@ class BoxBounding:
         for m, own in enumerate(units):
             # What one model had to give up, the next must make good.
             longest_s_c = longest_batches(self._valuation, self._works, self._least_s_mc, m, self._goal.threshold)
-            own.refine(longest_s_c, is_asked_c, is_mapped=is_mapped, best_only=best_only)
+            # Of models that are the same but for their names the first is looked at.
+            if self._models.first_same[m] == m:
+                own.refine(longest_s_c, is_asked_c, is_mapped=is_mapped, best_only=best_only)
             self._least_s_mc[m] = np.maximum(self._least_s_mc[m], own.least_s_c)
         return self._upper()
 
@@ -173,10 +178,12 @@ class BoxBounding:
         shape_uc = (len(work.units), len(self._chips))
         batch_s_uc = self._first_s_muc[m].copy() if self._first_s_muc else np.zeros(shape_uc)
         for c, b in enumerate(self._box_c.tolist()):
-            if known := self._given[b]:
+            for known in [
+                own for own, first in zip(self._given[b], models.first_same, strict=False) if first == m
+            ]:
                 # What could not reach an earlier goal keeps the time it has: a bound must hold for it too.
-                known_s_u = np.full(shape_uc[0], known[m].others_s)
-                known_s_u[list(known[m].unit_u)] = known[m].batch_s_u
+                known_s_u = np.full(shape_uc[0], known.others_s)
+                known_s_u[list(known.unit_u)] = known.batch_s_u
                 batch_s_uc[:, c] = np.maximum(batch_s_uc[:, c], known_s_u)
         energy = space_energy(self._chips, self._scenario.space)
 

@@ -16,7 +16,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rephaze.hardware.grid import LIMITS, Boxes, DesignGrid
-from rephaze.measure.best_plan import STAGE_NAMES, Stage
 from rephaze.measure.layer_bounds import ModelBounds
 from rephaze.search.box_bounds import (
     ALL_RUNGS,
@@ -27,7 +26,7 @@ from rephaze.search.box_bounds import (
     BoxBounding,
     Reach,
 )
-from rephaze.search.corner_plans import CornerPlans
+from rephaze.search.corner_plans import CornerPlans, Rung
 from rephaze.search.evaluator import Preparation
 from rephaze.types.boxes import ClosedBox, Expansion, Goal, OpenBox, Position, UnitTimes
 from rephaze.types.stopping import StopSignal
@@ -256,12 +255,12 @@ class BoxExpansion:
         if self._goal.has_answer:
             plans = CornerPlans(self._models, self._grid, box.first, large, layers, self._stop)
             reach = MANY_HURRY_REACH if self._is_of_many else HURRY_REACH
-            for stage in (Stage.PLACED, Stage.HURRIED):
-                if stage is Stage.HURRIED and box.first != large and not self._is_within(box.upper, reach):
+            for rung in plans.rungs:
+                if rung is Rung.HURRIED and box.first != large and not self._is_within(box.upper, reach):
                     break
-                found = plans.bounded(box, stage, self._goal.threshold)
+                found = plans.bounded(box, rung, self._goal.threshold)
                 if found is None:
-                    self._close(b, min(box.upper, self._goal.threshold), STAGE_NAMES[stage])
+                    self._close(b, min(box.upper, self._goal.threshold), rung.says)
                     return
                 self._left[b] = box = found
         if box.upper <= self._goal.objective * (1 + TIE):

@@ -25,7 +25,7 @@ from rephaze.measure.layer_bounds import (
     layer_bounds,
     unit_times,
 )
-from rephaze.measure.model_work import Memory, ModelWork, memory_options
+from rephaze.measure.model_work import Memory, ModelWork, memory_options, model_works
 from rephaze.measure.objective import Valuation
 from rephaze.measure.unit_time import CHIPS_AT_ONCE, corner_time_batch_s
 from rephaze.measure.unit_work import UnitWork, unit_work
@@ -65,12 +65,7 @@ class Preparation:
         scenario = settings.scenario
         others = alike.works if alike else [None] * len(settings.models)
         self.works: list[ModelWork] = (
-            prepared.works
-            if prepared
-            else [
-                ModelWork(name, scenario, stop, alike=other)
-                for name, other in zip(settings.models, others, strict=True)
-            ]
+            prepared.works if prepared else model_works(settings.models, scenario, stop, others)
         )
         self.model = named_estimate_model(scenario.estimate_model)
         self.exclusion = scenario.all_cores_excludes
@@ -89,7 +84,16 @@ class Preparation:
     @cached_property
     def unit_works(self) -> list[UnitWork]:
         """The least work of the units of each model."""
-        return [unit_work(work, self._stop) for work in self.works]
+        found: list[UnitWork] = []
+        for first, work in zip(self.first_same, self.works, strict=True):
+            found.append(found[first] if first < len(found) else unit_work(work, self._stop))
+        return found
+
+    @cached_property
+    def first_same(self) -> list[int]:
+        """Of each model the first that is the same but for its name: most often itself."""
+        names = [work.same_as for work in self.works]
+        return [names.index(name) for name in names]
 
     def chip_solver(
         self, chip: Chip, energy: AccessEnergy | None = None, stop: StopSignal | None = None
