@@ -20,15 +20,14 @@ from rephaze.estimate.estimator import Estimator, SomeChips
 from rephaze.estimate.op_block import OpBlock
 from rephaze.measure.full_times import least_replays, may_replay
 from rephaze.measure.model_work import Memory, ModelWork, Unit
+from rephaze.measure.pass_bounds import packed_bound_s, pass_bound_s
 from rephaze.measure.pass_classes import CommonPass
 from rephaze.measure.pass_times import BACKWARD, FORWARD, INPUT_PART
 from rephaze.measure.unit_time import class_least_s, device_time_s, groups_to_map, mapped_times_s, unit_times_s
 from rephaze.place.full.chip_bounds import LeastReplays
-from rephaze.schedule.bounds import lower_bounds
-from rephaze.schedule.packed_bounds import packed_bounds
 from rephaze.types.chip import ChipTable
 from rephaze.types.graph import OpKind
-from rephaze.types.latency import IMPOSSIBLE_CYCLES, ModeBounds
+from rephaze.types.latency import ModeBounds
 from rephaze.types.schedule import Exclusion
 from rephaze.types.stopping import UNSTOPPED, StopSignal
 
@@ -290,7 +289,7 @@ class FinerBounds:
         for common, table, times_c in passes:
             self._stop.check()
             own = replace(table, cycles_moc=table.cycles_moc[:, :, useful])
-            found_c = pass_bound_s(common, own, chips, self._exclusion, bounds=packed_bounds)
+            found_c = packed_bound_s(common, own, chips, self._exclusion)
             times_c[columns[useful]] = np.maximum(times_c[columns[useful]], found_c)
 
     def set_unit(
@@ -385,29 +384,3 @@ class FinerBounds:
         )
         placed_s_c = self.work.batch_bounds_s(unit, memory, forward_ct, backward_ct, input_ct, replays, longest_s)
         return np.maximum(placed_s_c, device_time_s(self.work, unit, forward_ct + backward_ct))
-
-
-def pass_bound_s(
-    common: CommonPass,
-    table: ModeBounds,
-    chips: ChipTable,
-    exclusion: Exclusion,
-    bounds: Callable[..., NDArray[np.int64]] = lower_bounds,
-) -> Floats:
-    """Lower bounds on one pass of one layer type, a value a chip; infinite where it cannot run.
-
-    Args:
-        common: What the passes have in common.
-        table: Its operators on the chips.
-        chips: The chips.
-        exclusion: What all-cores operators exclude.
-        bounds: On its schedules.
-    """
-    cycles = bounds(
-        common.structure,
-        table,
-        num_tensor_cores_c=chips.num_tensor_cores,
-        num_vector_cores_c=chips.num_vector_cores,
-        exclusion=exclusion,
-    )
-    return np.where(cycles >= IMPOSSIBLE_CYCLES, np.inf, cycles / chips.clock_hz)

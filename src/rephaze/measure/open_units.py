@@ -90,7 +90,7 @@ class OpenUnits:
             best_only: On each chip the quickest units alone, until one is bounded and still the quickest: says how
                 good the chip may be, and leaves the others with the times they have.
         """
-        if is_for_later(self.work):
+        if is_for_later(self.work) and not best_only:
             is_asked_c = self._by_unit_time(longest_s_c, is_asked_c, is_mapped=is_mapped)
         elif best_only and self.work.is_full and not is_mapped:
             # Layers by themselves would say a few percent more of the best units, and take ten times as long.
@@ -109,8 +109,9 @@ class OpenUnits:
         """Each class once, those first that are the quickest of most chips: few calls for many chips."""
         best_k_c = class_least_s(self.work, self.batch_s_uc)[:, is_asked_c].argmin(axis=0)
         num_best_k = np.bincount(best_k_c, minlength=len(self.work.classes))
+        least_s_k = class_least_s(self.work, self.batch_s_uc)[:, is_asked_c].min(axis=1, initial=np.inf)
         found_s_c = np.full(len(is_asked_c), np.inf)
-        for k in np.argsort(-num_best_k, kind="stable").tolist():
+        for k in np.lexsort((least_s_k, -num_best_k)).tolist():
             units = self._finer.units_of_k[k]
             least_s_c = self.batch_s_uc[units].min(axis=0)
             # What takes no less than a unit that was bounded is not the quickest.

@@ -39,7 +39,7 @@ PLACE_REACH = 1.25
 HURRY_REACH = 1.08
 """Schedules likewise."""
 MANY_PLACE_REACH, MANY_HURRY_REACH = 1.08, 1.05
-"""Both for several models, of each of which it takes as long."""
+"""Both for several models, of each of which it takes as long, and for mixtures."""
 MAX_ROUNDS = 16
 """Of cutting by device time."""
 TIE = 1e-12
@@ -72,8 +72,9 @@ class BoxExpansion:
         self, models: Preparation, grid: DesignGrid, boxes: Sequence[OpenBox], goal: Goal, stop: StopSignal
     ) -> None:
         self._models, self._grid, self._goal, self._stop = models, grid, goal, stop
-        # With other models to make good what one lacks, few units are out for sure: only the best are looked at.
-        self._is_of_many = models.is_of_many
+        # With other models to make good what one lacks, few units are out for sure, and mixtures have hundreds: only
+        # the best are looked at.
+        self._is_much = models.is_much
         self._left: dict[int, OpenBox] = dict(enumerate(boxes))
         """What of each box is neither closed nor given back."""
         self._closed: list[list[ClosedBox]] = [[] for _ in boxes]
@@ -85,7 +86,7 @@ class BoxExpansion:
         halves = self._cut_by_device_time(large)
         if self._goal.has_answer:
             near = [b for b in halves if any(self._is_within(half.upper, LAYER_REACH) for half in halves[b])]
-            finer = self._halves(near, large, BEST_LAYERS if self._is_of_many else Reach())
+            finer = self._halves(near, large, BEST_LAYERS if self._is_much else Reach())
             for b in near:
                 if self._cut(b, finer[b]):
                     self._give_back(b)
@@ -234,7 +235,7 @@ class BoxExpansion:
         times = [self._left[b].times for b in near]
         ranges = _ranges([self._left[b] for b in near])
         bounding = BoxBounding(self._models, self._grid, ranges, times, self._goal, self._stop)
-        bounds = bounding.run(BEST_UNITS if self._is_of_many else ALL_RUNGS)
+        bounds = bounding.run(BEST_UNITS if self._is_much else ALL_RUNGS)
         for at, b in enumerate(near):
             upper, by = float(bounds.upper_b[at]), bounds.by_b[at]
             if self._is_closed(upper):
@@ -244,7 +245,7 @@ class BoxExpansion:
             if upper < box.upper:
                 box = replace(box, upper=upper, bounded_by=by)
             self._left[b] = box = replace(box, times=bounds.times[at])
-            if b in single or not self._is_of_many or self._is_within(box.upper, MANY_PLACE_REACH):
+            if b in single or not self._is_much or self._is_within(box.upper, MANY_PLACE_REACH):
                 self._plan(b, large[b], bounding.layers(at))
             if b in self._left and b in single:
                 self._make_ready(b)
@@ -254,7 +255,7 @@ class BoxExpansion:
         box = self._left[b]
         if self._goal.has_answer:
             plans = CornerPlans(self._models, self._grid, box.first, large, layers, self._stop)
-            reach = MANY_HURRY_REACH if self._is_of_many else HURRY_REACH
+            reach = MANY_HURRY_REACH if self._is_much else HURRY_REACH
             for rung in plans.rungs:
                 if rung is Rung.HURRIED and box.first != large and not self._is_within(box.upper, reach):
                     break

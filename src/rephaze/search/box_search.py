@@ -25,8 +25,8 @@ from rephaze.types.system import ChosenSystem
 
 RECORD_S = 5.0
 """Between two records of the cover."""
-MANY_MARGINS = (0.3, 0.15, 0.08, 0.04, 0.02, 0.009, 0.0)
-"""Of several models, what boxes are brought below one after the other: less than a percent before none."""
+MANY_MARGINS = (0.3, 0.15, 0.08, 0.04, 0.009, 0.0)
+"""Of several models, and mixtures, what boxes are brought below one by one: less than a percent before none."""
 
 
 class BoxSearch:
@@ -52,7 +52,7 @@ class BoxSearch:
     def run(self, count_within: float) -> SearchResult:
         """The best chip and plans, proven unless stopped early; then also those within a part of the best."""
         known: Sequence[Evaluation] = list(self.store.evaluations()) if self.store else []
-        margins = MANY_MARGINS if len(self.settings.models) > 1 and not count_within else (0.0,)
+        margins = MANY_MARGINS if self.evaluator.is_much and not count_within else (0.0,)
         self.state = BoxState(rank=self._rank, area_of=self._area_um2, within=count_within, margins=margins)
         self.state.absorb(known)
         is_new = self._open_cover()

@@ -64,7 +64,7 @@ class CornerPlans:
         layers: Sequence[ModelBounds],
         stop: StopSignal,
     ) -> None:
-        self.works = models.works
+        self.works, self._is_much = models.works, models.is_much
         chips = grid.chips(np.array([small, large], dtype=np.int64))
         self.valuation = corner_valuation(models, chips.take(slice(0, 1)))
         self.memory = corner_memories(chips)[1]
@@ -83,16 +83,15 @@ class CornerPlans:
     def rungs(self) -> tuple[Rung, ...]:
         """To be asked one after the other.
 
-        Of several models schedules come first: they say three times as much as plans on mapped products, and with
-        what is known of them a quick bound of plans is mostly enough.
+        Of several models, and of mixtures, schedules come first: they say three times as much as plans on mapped
+        products, and with what is known of them a quick bound of plans is mostly enough.
         """
-        is_of_many = len(self.works) > 1 and self.works[0].is_full
-        return (Rung.OF_CLASS if is_of_many else Rung.PLACED, Rung.HURRIED)
+        return (Rung.OF_CLASS if self._is_much and self.works[0].is_full else Rung.PLACED, Rung.HURRIED)
 
     def bounded(self, box: OpenBox, rung: Rung, threshold: float) -> OpenBox | None:
         """The box without the units whose plans are all too slow; None if that closes it."""
         works, order = self.works, list(range(len(self.works)))
-        if len(works) > 1 and not self._is_one_design:
+        if self._is_much and not self._is_one_design:
             before = [own.least_s for own in box.times]
             box = self._with_quickest(box, rung)
             if self._at_best(box, rung) >= threshold:
@@ -107,8 +106,7 @@ class CornerPlans:
             # One unit that stays keeps a box open: of several designs, of which schedules are looked at, the rest
             # can wait. With other models the least of all units counts: of those that take no less than one that
             # was looked at no more is asked.
-            is_of_many = len(works) > 1
-            one_is_enough = rung is Rung.HURRIED and not self._is_one_design and not is_of_many
+            one_is_enough = rung is Rung.HURRIED and not self._is_one_design and not self._is_much
             kept: list[int] = []
             found_s: list[float] = []
             others_s = times[m].others_s
@@ -117,8 +115,8 @@ class CornerPlans:
                     others_s = min(others_s, known_s)
                     continue
                 bound_s = 0.0
-                asked_s = min((longest_s, *found_s)) if is_of_many else longest_s
-                if not ((kept and one_is_enough) or (found_s and is_of_many and known_s >= asked_s)):
+                asked_s = min((longest_s, *found_s)) if self._is_much else longest_s
+                if not ((kept and one_is_enough) or (found_s and self._is_much and known_s >= asked_s)):
                     bound_s = self._bound_s(m, work.units[u], rung, asked_s)
                 if bound_s < longest_s:
                     kept.append(u)
@@ -184,7 +182,7 @@ class CornerPlans:
         own = layers.bounds
         layer_s = LayerSeconds(own.forward_s_kct[k, 0], own.backward_s_kct[k, 0], own.input_s_kct[k, 0])
         if rung is Rung.PLACED:
-            is_told = len(self.works) > 1
+            is_told = self._is_much
             return self.solver.placed_bound_s(work, unit, self.memory, layer_s, longest_s, is_told=is_told)
         if rung is Rung.OF_CLASS:
             planner = self.solver.planner(work, unit, self.memory)

@@ -81,6 +81,11 @@ class Preparation:
         """Whether one design is for several models."""
         return len(self.works) > 1
 
+    @property
+    def is_much(self) -> bool:
+        """Whether a look at all that may matter of a design takes so long that the best of it must do first."""
+        return self.is_of_many or any(is_for_later(work) for work in self.works)
+
     @cached_property
     def unit_works(self) -> list[UnitWork]:
         """The least work of the units of each model."""

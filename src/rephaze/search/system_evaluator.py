@@ -44,6 +44,11 @@ class SystemEvaluator:
         """The evaluator of one of the systems: for what all have in common."""
         return self._first
 
+    @property
+    def is_much(self) -> bool:
+        """As of each system's evaluator."""
+        return self._first.is_much
+
     def of(self, system: int) -> BoxEvaluator:
         """The evaluator of a system, made when it is first asked for."""
         if system not in self._evaluators:

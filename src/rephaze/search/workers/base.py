@@ -21,14 +21,14 @@ from rephaze.types.search import Evaluation, SearchSettings, Unsettled
 from rephaze.types.stopping import UNSTOPPED, StoppedError, StopSignal
 
 PIECES_PER_WORKER = 2
-PIECE_BOXES = 128
-"""Most boxes expanded together."""
+PIECE_BOXES, MANY_PIECE_BOXES = 128, 32
+"""Most boxes expanded together, of one model and of several: of these each takes long, and some longer."""
 TRIAL_PIECES = 2
 """Of designs to be tried."""
 LEAST_TO_DIVIDE = 8
 """So many boxes are worth two pieces."""
-PIECES_EACH = 4
-"""Pieces for each of many workers, so that none waits long for the slowest."""
+PIECES_EACH, MANY_PIECES_EACH = 4, 16
+"""Pieces for each of many workers, so that none waits long for the slowest; of several models a box may be one."""
 STOP_GRACE_S = 2.0
 """What workers get to end their step once they must stop; then nobody waits for them any more."""
 
@@ -167,10 +167,11 @@ def box_pieces(boxes: Sequence[OpenBox], num_workers: int) -> list[Sequence[Open
     Dealt out one by one: neighbours in the order of bounds take about as long. Those nearest to the answer take
     longest, and are in the last pieces.
     """
+    is_of_many = any(len(box.times) > 1 for box in boxes)
     least = 2 if len(boxes) >= LEAST_TO_DIVIDE else 1
     if num_workers > FEW_WORKERS:
-        least = max(least, min(num_workers * PIECES_EACH, len(boxes)))
-    num_pieces = max(-(-len(boxes) // PIECE_BOXES), least)
+        least = max(least, min(num_workers * (MANY_PIECES_EACH if is_of_many else PIECES_EACH), len(boxes)))
+    num_pieces = max(-(-len(boxes) // (MANY_PIECE_BOXES if is_of_many else PIECE_BOXES)), least)
     return [boxes[start::num_pieces] for start in range(num_pieces)]
 
 

@@ -2,21 +2,36 @@
 
 import pytest
 
-from rephaze.search.workers.base import PIECE_BOXES, PIECES_EACH, box_pieces, joined_pieces
+from rephaze.search.workers.base import (
+    MANY_PIECE_BOXES,
+    MANY_PIECES_EACH,
+    PIECE_BOXES,
+    PIECES_EACH,
+    box_pieces,
+    joined_pieces,
+)
+from rephaze.types.boxes import OpenBox, UnitTimes
 
 
+def open_boxes(num, num_models=1):
+    times = (UnitTimes(unit_u=(0,), batch_s_u=(1.0,), others_s=2.0),) * num_models
+    return [OpenBox(first=(at,), last=(at,), upper=1.0, bounded_by="", times=times) for at in range(num)]
+
+
+@pytest.mark.parametrize(("num_models", "most"), [(1, PIECE_BOXES), (9, MANY_PIECE_BOXES)])
 @pytest.mark.parametrize("num_workers", [1, 2, 3, 8, 64])
 @pytest.mark.parametrize("num_boxes", [1, 2, 7, 8, 129, 1000, 5000])
-def test_every_box_is_in_one_piece_and_its_answer_in_its_place(num_boxes, num_workers):
-    boxes = list(range(num_boxes))
+def test_every_box_is_in_one_piece_and_its_answer_in_its_place(num_boxes, num_workers, num_models, most):
+    boxes = open_boxes(num_boxes, num_models)
     pieces = box_pieces(boxes, num_workers)
-    assert sorted(box for piece in pieces for box in piece) == boxes
-    assert max(map(len, pieces)) <= PIECE_BOXES
-    assert joined_pieces(num_boxes, [[-box for box in piece] for piece in pieces]) == [-box for box in boxes]
+    assert sorted(box.first for piece in pieces for box in piece) == [box.first for box in boxes]
+    assert max(map(len, pieces)) <= most
+    numbers = [box.first[0] for box in boxes]
+    assert joined_pieces(num_boxes, [[box.first[0] for box in piece] for piece in pieces]) == numbers
 
 
 def test_what_was_cut_has_no_answer():
-    boxes = list(range(20))
+    boxes = open_boxes(20)
     pieces = box_pieces(boxes, 3)
     assert len(pieces) > 2
     found = joined_pieces(20, [None if at == 1 else list(piece) for at, piece in enumerate(pieces)])
@@ -25,7 +40,8 @@ def test_what_was_cut_has_no_answer():
 
 
 def test_two_workers_get_what_one_gets_and_many_get_pieces_of_their_own():
-    boxes = list(range(1024))
+    boxes = open_boxes(1024)
     assert box_pieces(boxes, 1) == box_pieces(boxes, 2)
     assert len(box_pieces(boxes, 64)) == 64 * PIECES_EACH
     assert len(box_pieces(boxes[:100], 64)) == 100, "one each: they are expanded more than once"
+    assert len(box_pieces(open_boxes(1024, num_models=2), 64)) == 64 * MANY_PIECES_EACH
