@@ -15,6 +15,7 @@ import pytest
 
 from rephaze.hardware.constraints import parse_constraint
 from rephaze.hardware.grid import FIELDS, Boxes, DesignGrid
+from rephaze.measure import layer_bounds
 from rephaze.measure.best_plan import STAGE_NAMES, Stage
 from rephaze.measure.chip_solver import Memos
 from rephaze.measure.model_work import Memory, ModelWork
@@ -132,6 +133,23 @@ def test_the_answer_is_that_of_an_exhaustive_search(scenario, models, objective,
         for design, item in found.evaluations.items():
             true = values[grid.position_of(design)]  # solved, so a design
             assert max(item.objective, 0.0) == true if item.is_exact else true <= item.bound * SLACK
+
+
+@pytest.mark.usefixtures("shared_memos")
+@pytest.mark.parametrize("seed", seldom([110, 111, 112], lambda seed: seed == 110))
+def test_a_model_of_many_classes_has_the_answer_of_an_exhaustive_search(seed, tmp_path, monkeypatch):
+    """Mixtures are looked at by their best units, below margins first; here a small model is taken for one."""
+    settings = drawn(seed, "default", most_points=16)
+    want, values = run_search(as_list(settings)), true_values(settings)
+    monkeypatch.setattr(layer_bounds, "MANY_CLASSES", 0)
+    assert BoxEvaluator(settings).is_much
+    with slow_start():
+        found = recorded(settings, tmp_path / "run")
+    assert (found.result.status, found.result.objective) == (want.status, want.objective)
+    assert found.result.plans == want.plans
+    check_cover(DesignGrid(settings.scenario.space), found)
+    check_bounds(found, values)
+    assert not found.still_open
 
 
 @pytest.mark.parametrize(

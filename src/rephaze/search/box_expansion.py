@@ -72,8 +72,8 @@ class BoxExpansion:
         self, models: Preparation, grid: DesignGrid, boxes: Sequence[OpenBox], goal: Goal, stop: StopSignal
     ) -> None:
         self._models, self._grid, self._goal, self._stop = models, grid, goal, stop
-        # With other models to make good what one lacks, few units are out for sure, and mixtures have hundreds: only
-        # the best are looked at.
+        # With other models to make good what one lacks, few units are out for sure, and mixtures have hundreds:
+        # only the best are looked at.
         self._is_much = models.is_much
         self._left: dict[int, OpenBox] = dict(enumerate(boxes))
         """What of each box is neither closed nor given back."""
