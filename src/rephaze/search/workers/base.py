@@ -9,8 +9,9 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Sequence
 from itertools import accumulate
-from typing import Protocol
+from typing import Protocol, TypeVar
 
+from rephaze.measure.best_plan import STAGE_NAMES, Stage
 from rephaze.measure.layer_bounds import ModelBounds
 from rephaze.search.box_rounds import FEW_WORKERS, expand_in_rounds
 from rephaze.search.evaluator import SpaceEvaluator
@@ -19,6 +20,8 @@ from rephaze.search.system_evaluator import AnyBoxEvaluator, box_evaluator
 from rephaze.types.boxes import Expansion, Goal, OpenBox, Trial
 from rephaze.types.search import Evaluation, SearchSettings, Unsettled
 from rephaze.types.stopping import UNSTOPPED, StoppedError, StopSignal
+
+T = TypeVar("T")
 
 PIECES_PER_WORKER = 2
 PIECE_BOXES, MANY_PIECE_BOXES = 128, 32
@@ -29,6 +32,8 @@ LEAST_TO_DIVIDE = 8
 """So many boxes are worth two pieces."""
 PIECES_EACH, MANY_PIECES_EACH = 4, 16
 """Pieces for each of many workers, so that none waits long for the slowest; of several models a box may be one."""
+DEAR = frozenset(STAGE_NAMES[Stage.MAPPED :])
+"""Bounds of boxes that take long to look at again."""
 STOP_GRACE_S = 2.0
 """What workers get to end their step once they must stop; then nobody waits for them any more."""
 
@@ -164,8 +169,7 @@ class Patience:
 def box_pieces(boxes: Sequence[OpenBox], num_workers: int) -> list[Sequence[OpenBox]]:
     """Boxes in pieces: bounds of a piece are found together, with less work the larger it is.
 
-    Dealt out one by one: neighbours in the order of bounds take about as long. Those nearest to the answer take
-    longest, and are in the last pieces.
+    Dealt out one by one: neighbours in the order of bounds take about as long.
     """
     is_of_many = any(len(box.times) > 1 for box in boxes)
     least = 2 if len(boxes) >= LEAST_TO_DIVIDE else 1
@@ -173,6 +177,24 @@ def box_pieces(boxes: Sequence[OpenBox], num_workers: int) -> list[Sequence[Open
         least = max(least, min(num_workers * (MANY_PIECES_EACH if is_of_many else PIECES_EACH), len(boxes)))
     num_pieces = max(-(-len(boxes) // (MANY_PIECE_BOXES if is_of_many else PIECE_BOXES)), least)
     return [boxes[start::num_pieces] for start in range(num_pieces)]
+
+
+def longest_first(pieces: Sequence[Sequence[OpenBox]]) -> list[int]:
+    """Numbers of pieces in the order they should be given out: nobody should wait for one that began last.
+
+    What could only be bounded by mapped products or finer takes five to ten times as long as what has coarser
+    bounds, which halves mostly close; and the better such a box may be, the more of it is looked at.
+    """
+
+    def expected(piece: Sequence[OpenBox]) -> tuple[int, float]:
+        return sum(box.bounded_by in DEAR for box in piece), max(box.upper for box in piece)
+
+    return sorted(range(len(pieces)), key=lambda p: expected(pieces[p]), reverse=True)
+
+
+def in_order(order: Sequence[int], found: Sequence[T]) -> list[T]:
+    """What was found of things given out in some order, as they were numbered."""
+    return [one for _, one in sorted(zip(order, found, strict=True), key=lambda pair: pair[0])]
 
 
 def joined_pieces(num_boxes: int, pieces: Sequence[list[Expansion] | None]) -> list[Expansion | None]:

@@ -23,7 +23,9 @@ from rephaze.search.workers.base import (
     PIECES_PER_WORKER,
     Patience,
     box_pieces,
+    in_order,
     joined_pieces,
+    longest_first,
     split_bounds,
     split_designs,
     trial_pieces,
@@ -140,8 +142,8 @@ class DaskWorkers:
         """As ``BoxEvaluator.expand``, pieces side by side; None for boxes of a piece that was cut."""
         pieces = box_pieces(boxes, self.num_abreast())
         rounds = num_rounds(len(boxes), self.num_abreast())
-        # What takes longest first: nobody should wait for one that began last.
-        calls = [(packed_boxes(piece), packed_goal(goal), rounds) for piece in reversed(pieces)]
+        order = longest_first(pieces)
+        calls = [(packed_boxes(pieces[p]), packed_goal(goal), rounds) for p in order]
 
         def expanded(reply: Reply | None) -> list[Expansion] | None:
             if reply is None or "stopped" in reply:
@@ -149,7 +151,7 @@ class DaskWorkers:
             return [from_json(Expansion, one) for one in json.loads(reply["expansions"])]
 
         found = [expanded(reply) for reply in self._replies(expand_boxes, calls)]
-        return joined_pieces(len(boxes), found[::-1])
+        return joined_pieces(len(boxes), in_order(order, found))
 
     def try_designs(self, boxes: Sequence[OpenBox], goal: Goal) -> list[Trial]:
         """As ``BoxEvaluator.try_designs``, pieces side by side."""

@@ -23,7 +23,9 @@ from rephaze.search.workers.base import (
     InProcess,
     Patience,
     box_pieces,
+    in_order,
     joined_pieces,
+    longest_first,
     make_evaluator,
     split_bounds,
     split_designs,
@@ -111,9 +113,9 @@ class LocalProcesses:
 
         pieces = box_pieces(boxes, self.num_abreast())
         rounds = num_rounds(len(boxes), self.num_abreast())
-        # What takes longest first: nobody should wait for one that began last.
-        every = self._submit(_expand, [(piece, goal, rounds) for piece in reversed(pieces)])
-        return joined_pieces(len(boxes), [reply(asked) for asked in reversed(every)])
+        order = longest_first(pieces)
+        every = self._submit(_expand, [(pieces[p], goal, rounds) for p in order])
+        return joined_pieces(len(boxes), in_order(order, [reply(asked) for asked in every]))
 
     def try_designs(self, boxes: Sequence[OpenBox], goal: Goal) -> list[Trial]:
         """As ``BoxEvaluator.try_designs``, pieces side by side."""

@@ -1,5 +1,7 @@
 """Boxes dealt out to workers."""
 
+from dataclasses import replace
+
 import pytest
 
 from rephaze.search.workers.base import (
@@ -8,7 +10,9 @@ from rephaze.search.workers.base import (
     PIECE_BOXES,
     PIECES_EACH,
     box_pieces,
+    in_order,
     joined_pieces,
+    longest_first,
 )
 from rephaze.types.boxes import OpenBox, UnitTimes
 
@@ -45,3 +49,12 @@ def test_two_workers_get_what_one_gets_and_many_get_pieces_of_their_own():
     assert len(box_pieces(boxes, 64)) == 64 * PIECES_EACH
     assert len(box_pieces(boxes[:100], 64)) == 100, "one each: they are expanded more than once"
     assert len(box_pieces(open_boxes(1024, num_models=2), 64)) == 64 * MANY_PIECES_EACH
+
+
+def test_what_takes_longest_is_given_out_first_and_answers_find_their_places():
+    box = open_boxes(1)[0]
+    bounded = [("layer bounds", 3.0), ("mapped operators", 1.0), ("hurried schedules", 2.0), ("device time", 4.0)]
+    pieces = [[replace(box, bounded_by=name, upper=upper)] for name, upper in bounded]
+    order = longest_first(pieces)
+    assert order == [2, 1, 3, 0]
+    assert in_order(order, [pieces[p][0].upper for p in order]) == [3.0, 1.0, 2.0, 4.0]
