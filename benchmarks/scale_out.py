@@ -1,11 +1,11 @@
 """How a search would spread over more workers than there are here: its tasks, replayed on paper.
 
 A search with the processes of this machine is recorded: what was given out together, and how long each task took.
-Waves and tasks are cut as for so many workers as are asked for, and dealt to them in order, each to the first that
-is free; the next wave begins when all are back. The table goes to docs/search.md::
+Waves and tasks are the same for any number of workers. They are dealt out in order, each task to the first worker
+that is free; the next wave begins when all are back. The table goes to docs/search.md::
 
     python benchmarks/scale_out.py gpt2-xl                 # record and replay one search
-    python benchmarks/scale_out.py --nine --limit 900 --as-for 64
+    python benchmarks/scale_out.py --nine --limit 900
     python benchmarks/scale_out.py --page                  # the table alone
 """
 
@@ -31,6 +31,8 @@ PAGE = ROOT / "docs" / "search.md"
 BEGIN, END = "<!-- benchmarks/scale_out.py begins -->\n", "<!-- benchmarks/scale_out.py ends -->\n"
 WHOLE_WAVE_S = 60.0
 """Waves with at least this much work are those a cluster is for."""
+CLUSTERS = (8, 64, 512)
+"""Workers that tasks are dealt out to."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,14 +93,12 @@ def replayed(waves: Sequence[Wave], num_workers: int) -> tuple[float, float]:
     return wall_s, work_s / (wall_s * num_workers) if wall_s else 0.0
 
 
-def recorded(models: Sequence[str], num_workers: int, as_for: int, limit_s: float) -> dict[str, Any]:
+def recorded(models: Sequence[str], num_workers: int, limit_s: float) -> dict[str, Any]:
     recorder = Recorder(num_workers)
     recorder.watch()
-    local.LocalProcesses.num_abreast = lambda _pool: as_for  # type: ignore[method-assign]
     found = rephaze.explore(*models, num_workers=num_workers, time_limit_s=limit_s)
     return {
         "models": list(models),
-        "as_for": as_for,
         "status": str(found.status),
         "objective": found.objective,
         "gap": found.gap,
@@ -110,20 +110,25 @@ def recorded(models: Sequence[str], num_workers: int, as_for: int, limit_s: floa
 
 def write_table() -> None:
     cases = [json.loads(line) for line in CASES.read_text().splitlines()] if CASES.exists() else []
-    newest = {(tuple(case["models"]), case["as_for"]): case for case in cases}
-    heads = ("search", "workers", "gap at the end", "waves", "tasks", "work s", "replayed s", "busy")
+    newest = {tuple(case["models"]): case for case in cases}
+    heads = ("search", "gap at the end", "waves", "tasks", "work s", *(f"busy of {n}" for n in CLUSTERS))
     rows = [f"| {' | '.join(heads)} |", "|---" * len(heads) + "|"]
-    for (models, as_for), case in sorted(newest.items()):
+    for models, case in sorted(newest.items()):
         name = "the paper's nine" if len(models) == len(NINE) else ", ".join(models)
         every = [Wave(one["kind"], tuple(one["task_s"])) for one in case["waves"]]
         large = [wave for wave in every if wave.kind == "expand" and sum(wave.task_s) >= WHOLE_WAVE_S]
         gap = "proven" if case["status"] == "optimal" else f"{case['gap']:.1%}"
-        for told, waves in ((name, every), (f"{name}, waves of boxes over {WHOLE_WAVE_S:.0f} s of work", large)):
+        longest = max(large, key=lambda wave: sum(wave.task_s), default=None)
+        for told, waves in (
+            (name, every),
+            (f"{name}, waves of boxes over {WHOLE_WAVE_S:.0f} s of work", large),
+            (f"{name}, the longest of them", [] if longest is None else [longest]),
+        ):
             if waves:
-                wall_s, busy = replayed(waves, as_for)
                 work_s, num_tasks = sum(sum(wave.task_s) for wave in waves), sum(len(w.task_s) for w in waves)
-                cells = (f"{as_for}", gap, f"{len(waves):,}", f"{num_tasks:,}", f"{work_s:,.0f}")
-                rows.append(f"| {' | '.join((told, *cells, f'{wall_s:,.1f}', f'{busy:.0%}'))} |")
+                cells = (told, gap, f"{len(waves):,}", f"{num_tasks:,}", f"{work_s:,.0f}")
+                busy = (f"{part:.0%} ({wall_s:,.1f} s)" for wall_s, part in (replayed(waves, n) for n in CLUSTERS))
+                rows.append(f"| {' | '.join((*cells, *busy))} |")
     text = PAGE.read_text()
     before, rest = text.split(BEGIN)
     _, after = rest.split(END)
@@ -135,13 +140,12 @@ def main() -> None:
     parser.add_argument("models", nargs="*")
     parser.add_argument("--nine", action="store_true", help="the paper's nine models, one chip for all")
     parser.add_argument("--workers", type=int, default=2)
-    parser.add_argument("--as-for", type=int, default=64, help="workers that waves and tasks are cut for")
     parser.add_argument("--limit", type=float, default=600.0, help="seconds by the clock")
     parser.add_argument("--page", action="store_true", help="record nothing")
     asked = parser.parse_args()
     models = NINE if asked.nine else asked.models
     if models and not asked.page:
-        case = recorded(models, asked.workers, asked.as_for, asked.limit)
+        case = recorded(models, asked.workers, asked.limit)
         with CASES.open("a") as file:
             file.write(json.dumps(case) + "\n")
         print({name: value for name, value in case.items() if name != "waves"})

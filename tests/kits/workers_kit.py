@@ -161,9 +161,8 @@ class WorkersKit:
             assert [text(item) for item in found] == [text(item) for item in expected]
             best = max(item.objective for item in found)
             goal = Goal(threshold=best, objective=best, area_um2=math.inf, cutoff=best)
-            whole = [whole_box(settings)]
-            assert workers.expand(whole, goal) == here.expand(whole, goal)
-            assert workers.expand(boxes, goal) == here.expand(boxes, goal)
+            pieces = [[whole_box(settings)], boxes[:3], boxes[3:]]
+            assert [*workers.expand(pieces, goal)] == [*here.expand(pieces, goal)]
 
     def test_nothing_asked_is_nothing_answered(self, job, workers):
         assert list(workers.evaluate([], [], -math.inf)) == []

@@ -9,7 +9,7 @@ import numpy as np
 from rephaze.hardware.constraints import parse_constraint
 from rephaze.hardware.energy import full_power
 from rephaze.hardware.grid import FIELDS, DesignGrid
-from rephaze.search import box_climb, box_engine
+from rephaze.search import box_climb, box_waves
 from rephaze.search.cosearch import run_search
 from rephaze.search.evaluator import SpaceEvaluator
 from rephaze.search.settings import resolve_settings
@@ -150,13 +150,16 @@ def times_covered(grid, boxes):
 @contextmanager
 def slow_start(wave=2, batch=1, num_first=0):
     """No answer to begin with, and a look at it after every design: most must then fall to bounds of boxes."""
-    before = box_engine.LEAST_WAVE, box_engine.BATCH_SIZE, box_climb.NUM_FIRST, box_climb.neighbours
-    box_engine.LEAST_WAVE, box_engine.BATCH_SIZE, box_climb.NUM_FIRST = wave, batch, num_first
+    before = box_waves.LEAST_WAVE, box_waves.DEAR_WAVE, box_waves.LEAST_BATCH
+    first, neighbours = box_climb.NUM_FIRST, box_climb.neighbours
+    box_waves.LEAST_WAVE, box_waves.DEAR_WAVE, box_waves.LEAST_BATCH = wave, wave, batch
+    box_climb.NUM_FIRST = num_first
     box_climb.neighbours = lambda _grid, _position: np.empty((0, len(FIELDS)), dtype=np.int64)
     try:
         yield
     finally:
-        box_engine.LEAST_WAVE, box_engine.BATCH_SIZE, box_climb.NUM_FIRST, box_climb.neighbours = before
+        box_waves.LEAST_WAVE, box_waves.DEAR_WAVE, box_waves.LEAST_BATCH = before
+        box_climb.NUM_FIRST, box_climb.neighbours = first, neighbours
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

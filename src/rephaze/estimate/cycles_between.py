@@ -12,6 +12,10 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from rephaze.estimate.op_block import Dims
+from rephaze.recent import Recent
+
+MOST_PRODUCTS = 60_000
+"""Kept, at a kilobyte and more each."""
 
 
 class Amounts(NamedTuple):
@@ -42,7 +46,7 @@ class _OfProduct:
 class CyclesBetween:
     """Known cycles of products."""
 
-    known: dict[ProductKey, _OfProduct] = field(default_factory=dict)
+    known: Recent[ProductKey, _OfProduct] = field(default_factory=lambda: Recent(MOST_PRODUCTS))
 
     def find(self, key: ProductKey, amounts: Amounts) -> float | None:
         """Cycles of a product on a shape, if those on shapes around it tell."""
@@ -58,7 +62,9 @@ class CyclesBetween:
 
     def add(self, key: ProductKey, amounts: Amounts, cycles: float) -> None:
         """Take what was mapped."""
-        own = self.known.setdefault(key, _OfProduct())
+        own = self.known.get(key)
+        if own is None:
+            self.known[key] = own = _OfProduct()
         largest, smallest = own.largest.get(cycles, []), own.smallest.get(cycles, [])
         if not any(one.holds(amounts) for one in largest):
             own.largest[cycles] = [*(one for one in largest if not amounts.holds(one)), amounts]

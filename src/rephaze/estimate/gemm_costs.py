@@ -21,6 +21,7 @@ from rephaze.estimate.gemm_default.core_shapes import CoreShapes
 from rephaze.estimate.gemm_default.mapper import REGISTER_BYTES_PER_MAC, map_shapes
 from rephaze.estimate.gemm_paper.mapper import DivisorProblem, map_divisors
 from rephaze.estimate.op_block import Dims
+from rephaze.recent import Recent
 from rephaze.types.energy import PAPER_WORD_BYTES
 from rephaze.units import J_PER_PJ
 
@@ -52,11 +53,15 @@ class ShapeColumns(NamedTuple):
     traffic_j_s: Floats
 
 
+MOST_MAPPED = 400_000
+"""Kept, at a third of a kilobyte each."""
+
+
 @dataclass(frozen=True, eq=False, slots=True)
 class GemmMemo:
     """Mapped GEMMs by cost model, dimensions, side bytes and core shape; share one among estimators."""
 
-    found: dict[ShapeKey, MappedGemm] = field(default_factory=dict)
+    found: Recent[ShapeKey, MappedGemm] = field(default_factory=lambda: Recent(MOST_MAPPED))
     between: CyclesBetween = field(default_factory=CyclesBetween)
 
     def __len__(self) -> int:
@@ -168,9 +173,12 @@ class GemmColumns:
         answers = {s: known.get(key) or as_if_wide(s) for s, key in keys.items()}
         # Each once, though chips that were not looked through may be alike.
         unknown = {keys[s]: s for s, found in answers.items() if found is None}
+        mapped: dict[ShapeKey, MappedGemm] = {}
         if unknown:
-            known.update(zip(unknown, self._map(dims, side_bytes, np.array(list(unknown.values()))), strict=True))
-        return [(found or known[keys[s]]).cycles for s, found in answers.items()]
+            own = self._map(dims, side_bytes, np.array(list(unknown.values())))
+            mapped.update(zip(unknown, own, strict=True))
+            known.update(mapped)
+        return [(found or mapped[keys[s]]).cycles for s, found in answers.items()]
 
     @cached_property
     def _cores_and_amounts(self) -> list[tuple[bytes, Amounts]]:
@@ -260,11 +268,13 @@ class GemmColumns:
         known = self.memo.found
         keys = [(version, dims, side_bytes, shape_key) for shape_key in self._shape_keys]
         # Each once, though chips that were not looked through may be alike.
-        missing = {key: s for s, key in enumerate(keys) if key not in known}
+        own = {key: known.get(key) for key in keys}
+        missing = {key: s for s, key in enumerate(keys) if own[key] is None}
         if missing:
             mapped = self._map(dims, side_bytes, np.array(list(missing.values())))
+            own.update(zip(missing, mapped, strict=True))
             known.update(zip(missing, mapped, strict=True))
-        rows_s = np.array([known[key] for key in keys]).reshape(-1, len(MappedGemm._fields))
+        rows_s = np.array([own[key] for key in keys]).reshape(-1, len(MappedGemm._fields))
         return ShapeColumns(*rows_s.T)
 
     def _map(self, dims: Dims, side_bytes: float, wanted: Ints) -> list[MappedGemm]:

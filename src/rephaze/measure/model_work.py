@@ -10,6 +10,7 @@ from copy import copy
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
+from itertools import count
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,6 +28,7 @@ from rephaze.place.full.solver import FullPlacer
 from rephaze.place.precision import named_precision
 from rephaze.place.price import price_plan
 from rephaze.place.solver import Placer
+from rephaze.recent import Recent
 from rephaze.types.cut import GraphCut
 from rephaze.types.full import FullGraph, FullLimits, FullProblem, PipelineSchedule
 from rephaze.types.graph import LayerType, ModelGraph
@@ -79,6 +81,13 @@ def memory_options(space: DesignSpace, hbm_bytes: int, hbm_bytes_per_s: float) -
     return [Memory(size, hbm_bytes_per_s) for size in sizes]
 
 
+FullBoundsMemo = Recent[tuple[int, Unit, Memory], FullChipBounds]
+"""By model, unit and memory."""
+MOST_BOUNDS = 384
+"""Kept: half a megabyte each, made anew in some milliseconds."""
+_numbers = count()
+
+
 class ModelWork:
     """A model under a scenario.
 
@@ -89,6 +98,7 @@ class ModelWork:
         limits: Choices made beforehand, under cost model ``full``; what of them is in lists, the scenario has.
         alike: The same model under a scenario that differs in space and cluster alone: shares its graphs.
         base: Its graph, where that was loaded before.
+        bounds: Shared among models, so that all together keep no more than one alone.
     """
 
     def __init__(
@@ -99,6 +109,7 @@ class ModelWork:
         limits: FullLimits | None = None,
         alike: ModelWork | None = None,
         base: ModelGraph | None = None,
+        bounds: FullBoundsMemo | None = None,
     ) -> None:
         stop.check()
         self.name, self.scenario, self._limits = name, scenario, limits
@@ -138,7 +149,9 @@ class ModelWork:
         self._placers: dict[tuple[Unit, Memory], Placer] = {}
         self._bounds: dict[tuple[Unit, Memory], ChipBounds] = {}
         self._full_placers: dict[tuple[Unit, Memory], FullPlacer] = {}
-        self._full_bounds: dict[tuple[Unit, Memory], FullChipBounds] = {}
+        self._full_bounds: FullBoundsMemo = Recent(MOST_BOUNDS) if bounds is None else bounds
+        self._number = next(_numbers)
+        """Among those that share bounds."""
         self._full_graphs: dict[tuple[GraphCut, int], FullGraph] = {}
 
     def renamed(self, name: str) -> ModelWork:
@@ -254,13 +267,13 @@ class ModelWork:
         """
         key = (unit, memory)
         if self.is_full:
-            if key not in self._full_bounds:
+            bounds = self._full_bounds.get((self._number, unit, memory))
+            if bounds is None:
                 kinds = range(forward_s_ct.shape[1])
                 kept_bytes_tk = np.stack([self.keep_budgets(unit, kind) for kind in kinds])
-                problem = self.full_problem((unit,), memory)
-                self._full_bounds[key] = FullChipBounds(problem, self.layer_type_of, kept_bytes_tk)
+                bounds = FullChipBounds(self.full_problem((unit,), memory), self.layer_type_of, kept_bytes_tk)
+                self._full_bounds[self._number, unit, memory] = bounds
             weight_s_ct = weight_part(backward_s_ct, input_s_ct)
-            bounds = self._full_bounds[key]
             return bounds.batch_s(forward_s_ct, backward_s_ct, weight_s_ct, replays, longest_s_c)
         if key not in self._bounds:
             self._bounds[key] = ChipBounds(self.placer(unit, memory), self.layer_type_of)
@@ -347,13 +360,16 @@ def model_works(
     """
     found: list[ModelWork] = []
     bases: list[ModelGraph] = []
+    bounds: FullBoundsMemo = next((other._full_bounds for other in others if other), Recent(MOST_BOUNDS))
     for name, other in zip(names, others, strict=True):
         base = other._base if other else load_model(name, scenario.attention)
         nameless = replace(base, name="")
         first = bases.index(nameless) if nameless in bases else len(found)
         is_new = first == len(found)
-        work = ModelWork(name, scenario, stop, alike=other, base=base) if is_new else found[first].renamed(name)
-        found.append(work)
+        if is_new:
+            found.append(ModelWork(name, scenario, stop, alike=other, base=base, bounds=bounds))
+        else:
+            found.append(found[first].renamed(name))
         bases.append(nameless)
     return found
 

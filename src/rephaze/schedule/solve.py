@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from rephaze.recent import Recent
 from rephaze.schedule.parts import DEFAULT_BACKEND, Effort, Solver, solve_part
 from rephaze.schedule.relaxation import NEVER
 from rephaze.schedule.resumable_search import PartSolution
@@ -67,6 +68,10 @@ class LayerModes:
     """Likewise for the global buffer."""
 
 
+MOST_PARTS = 20_000
+"""Kept, at some kilobytes each."""
+
+
 @dataclass(frozen=True, eq=False, slots=True)
 class ScheduleMemo:
     """Solved parts by structure, durations, needs and (capped) capacities; give one to many solves.
@@ -74,7 +79,7 @@ class ScheduleMemo:
     A part that is not proven is kept only if work limited it, with that limit.
     """
 
-    parts: dict[tuple[bytes, ...], PartSolution] = field(default_factory=dict)
+    parts: Recent[tuple[bytes, ...], PartSolution] = field(default_factory=lambda: Recent(MOST_PARTS))
 
     def __len__(self) -> int:
         return len(self.parts)

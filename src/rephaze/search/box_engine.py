@@ -2,8 +2,9 @@
 
 A wave takes the open boxes with the best bounds and has each expanded (``box_evaluator``): cut, closed or split.
 Designs that no bound drops are solved, best bound first, as soon as there are some: every bound is cheaper to ask
-for with a better answer to hold it against. Waves are sized by the search's own state, so runs repeat on any
-machine; many workers get larger ones, with which other boxes may be closed, but the answer stays the same.
+for with a better answer to hold it against. Waves and their pieces are sized by the search's own state
+(``box_waves``), never by who works: runs repeat on any machine, box by box. What becomes of a piece is taken in as
+soon as it and those before it are back.
 
 Where a look at a box is dear, all boxes are first brought below the answer and a *margin*, then below the answer:
 a small gap is so proven long before the rest is, and what lies in the margin is not looked at before.
@@ -12,32 +13,26 @@ a small gap is so proven long before the rest is, and what lies in the margin is
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Iterable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from rephaze.search.box_rounds import BOXES_EACH
+from rephaze.search.box_waves import batch_size, box_pieces, wave_size
 from rephaze.search.engine import RELATIVE_SLACK
 from rephaze.types.boxes import NO_GOAL, NO_PLAN, SOLVED, ClosedBox, Expansion, Goal, OpenBox, Position, UnitTimes
 from rephaze.types.search import Evaluation, Unsettled
 from rephaze.types.stopping import StoppedError
 
-Expand = Callable[[Sequence[OpenBox], Goal], Sequence[Expansion | None]]
-"""Open boxes in, what became of each out, in the same order; None, or ``StoppedError`` for all, if it was cut."""
+Expand = Callable[[Sequence[Sequence[OpenBox]], Goal], Iterator[Sequence[Expansion] | None]]
+"""Pieces of open boxes in, what became of the boxes of each out, in the same order; None for a piece that was cut,
+or ``StoppedError`` for all that are left."""
 Solve = Callable[[Sequence[OpenBox], Goal], Iterable[Evaluation | Unsettled]]
 """Boxes of one design each in, one answer each out, in the same order."""
 BetterThan = Callable[[Evaluation], Sequence[OpenBox]]
 """An answer in, designs near it that are likely to be better out."""
 Rank = Callable[[Evaluation], tuple[float, ...]]
 """Smaller is better."""
-
-LEAST_WAVE, MOST_WAVE = 256, 4096
-WAVE_PART = 4
-"""One such part of the open boxes is expanded at a time, within these limits."""
-BATCH_SIZE = 8
-"""Designs solved between two looks at the answer; as many as there are workers, if those are more."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -75,8 +70,8 @@ class BoxState:
     num_closed: int = 0
     unproven_bound: float = -np.inf
     """Of designs solved, but whose schedules were not all proven: they may be this good."""
-    in_hand: float = -np.inf
-    """The best bound of boxes that are being looked at, and neither open nor closed meanwhile."""
+    in_hand: list[OpenBox] = field(default_factory=list)
+    """Boxes that are being looked at."""
     fresh: list[ClosedBox] = field(default_factory=list)
     """Closed since ``take_fresh``."""
 
@@ -106,10 +101,15 @@ class BoxState:
         return replace(goal, threshold=goal.threshold * (1 + margin), cutoff=goal.cutoff * (1 + margin))
 
     @property
+    def has_margins(self) -> bool:
+        """Whether a look at a box is dear."""
+        return len(self.margins) > 1
+
+    @property
     def bound(self) -> float:
         """No design does better than this."""
         ahead = [-queue[0][0] for queue in (self.heap, self.ready) if queue]
-        return max([self.objective, self.unproven_bound, self.in_hand, *ahead])
+        return max([self.objective, self.unproven_bound, *(box.upper for box in self.in_hand), *ahead])
 
     def push(self, box: OpenBox) -> None:
         """Keep a box open."""
@@ -180,14 +180,20 @@ class BoxState:
 
     def open_boxes(self) -> list[OpenBox]:
         """All that is open, in no particular order."""
-        return [box for queue in (self.heap, self.ready) for _, _, box in queue]
+        return [*self.in_hand, *(box for queue in (self.heap, self.ready) for _, _, box in queue)]
+
+    def put_back(self) -> None:
+        """Keep open what is in hand."""
+        for box in self.in_hand:
+            self.push(box)
+        self.in_hand = []
 
     def progress(self) -> BoxProgress:
         """Where the search stands."""
         return BoxProgress(
             incumbent=self.incumbent,
             bound=self.bound,
-            num_open=len(self.heap) + len(self.ready),
+            num_open=len(self.heap) + len(self.ready) + len(self.in_hand),
             num_closed=self.num_closed,
             num_evaluated=len(self.evaluations),
         )
@@ -203,7 +209,6 @@ def run_boxes(
     known: Iterable[Evaluation] = (),
     on_wave: Callable[[Sequence[Evaluation]], None] = lambda _solved: None,
     should_stop: Callable[[], bool] = lambda: False,
-    num_workers: Callable[[], int] = lambda: 1,
 ) -> bool:
     """Search until no open box may hold a better design; whether it came to that.
 
@@ -214,19 +219,18 @@ def run_boxes(
         design_at: The number of the design at a position.
         better_than: Designs to be looked at before others when there is a new answer; they belong to no cover.
         known: Evaluations of an earlier, interrupted run; used instead of solving again.
-        on_wave: Called after each wave with what was solved, for the store and the progress display.
+        on_wave: Called after each piece of a wave, and with what was solved, for the store and what is shown.
         should_stop: Asked between waves; True ends the search with the answer and an honest bound. So does work
             that was cut.
-        num_workers: That expand boxes side by side.
     """
     remembered = {item.design: item for item in known}
     run = _Run(state, expand, solve, design_at, better_than, remembered, on_wave)
     try:
         run.solve_aside()
         while not should_stop():
-            if run.solve_ready(max(BATCH_SIZE, num_workers())):
+            if run.solve_ready(batch_size(len(state.ready))):
                 continue
-            wave = state.take(state.heap, wave_size(len(state.heap), num_workers()))
+            wave = state.take(state.heap, wave_size(len(state.heap), is_dear=state.has_margins))
             if wave:
                 run.expand(wave)
             elif state.at_margin + 1 < len(state.margins):
@@ -254,17 +258,23 @@ class _Run:
         self._design_at, self._remembered, self._on_wave = design_at, remembered, on_wave
 
     def expand(self, wave: Sequence[OpenBox]) -> None:
-        self.state.in_hand = max(box.upper for box in wave)
-        found: Sequence[Expansion | None] = [None] * len(wave)
-        with suppress(StoppedError):  # before any was begun: all stay open
-            found = self._expand(wave, self.state.next_goal)
-        for box, one in zip(wave, found, strict=True):
-            self.state.keep(() if one is None else one.closed, box.times)
-            for left in (box,) if one is None else one.open:
-                self.state.push(left)
-        self.state.in_hand = -np.inf
-        self._on_wave(())
-        if any(one is None for one in found):
+        """Expand boxes, and take in what became of them piece by piece."""
+        state, goal, is_cut = self.state, self.state.next_goal, False
+        pieces = box_pieces(wave, is_dear=state.has_margins)
+        state.in_hand = list(wave)
+        try:
+            answers = self._expand(pieces, goal)
+            for number, (piece, answer) in enumerate(zip(pieces, answers, strict=True), start=1):
+                state.in_hand = [box for later in pieces[number:] for box in later]
+                is_cut |= answer is None
+                for box, one in zip(piece, [None] * len(piece) if answer is None else answer, strict=True):
+                    state.keep(() if one is None else one.closed, box.times)
+                    for left in (box,) if one is None else one.open:
+                        state.push(left)
+                self._on_wave(())
+        finally:
+            state.put_back()
+        if is_cut:
             raise StoppedError
 
     def solve_aside(self) -> None:
@@ -295,16 +305,14 @@ class _Run:
         state = self.state
         # What is looked at beside the cover is to better the answer, by however little.
         goal = state.next_goal if is_covered else state.goal
-        state.in_hand = max((box.upper for box in batch if is_covered), default=-np.inf)
+        state.in_hand = list(batch) if is_covered else []
         try:
             answers = self._known_or_solved(batch, goal)
-        except StoppedError:
+        except BaseException:
             # Workers nobody waits for: what they were asked stays open.
-            for box in batch if is_covered else ():
-                state.push(box)
+            state.put_back()
             raise
-        finally:
-            state.in_hand = -np.inf
+        state.in_hand = []
         solved = [item for item in answers if isinstance(item, Evaluation)]
         is_better = state.absorb(solved)
         for box, item in zip(batch, answers, strict=True):
@@ -331,12 +339,6 @@ class _Run:
         fresh = {item.design: item for item in self._solve(todo, goal)} if todo else {}
         numbers = [self._design_at(box.first) for box in batch]
         return [fresh[number] if number in fresh else known[number] for number in numbers]
-
-
-def wave_size(num_open: int, num_workers: int) -> int:
-    """How many of the open boxes are expanded together."""
-    asked = (num_workers - 1) * BOXES_EACH
-    return max(min(max(LEAST_WAVE, num_open // WAVE_PART), MOST_WAVE), min(asked, num_open))
 
 
 def _by_own_bound(box: OpenBox) -> ClosedBox:

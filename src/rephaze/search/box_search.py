@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
@@ -69,7 +69,6 @@ class BoxSearch:
                 known=known,
                 on_wave=self._on_wave,
                 should_stop=self.clock.stop.is_over,
-                num_workers=self.workers.num_abreast,
             )
         except StoppedError:
             pass
@@ -120,9 +119,9 @@ class BoxSearch:
         self._report("climbing")
         return self.workers.try_designs(boxes, goal)
 
-    def _expand(self, boxes: Sequence[OpenBox], goal: Goal) -> list[Expansion | None]:
+    def _expand(self, pieces: Sequence[Sequence[OpenBox]], goal: Goal) -> Iterator[list[Expansion] | None]:
         self._report("bounding")
-        return self.workers.expand(boxes, goal)
+        return self.workers.expand(pieces, goal)
 
     def _on_wave(self, solved: Sequence[Evaluation]) -> None:
         step = self._shown.step(self.state.incumbent, self.state.bound, self.clock.elapsed_s())

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from rephaze.measure.best_plan import STAGE_NAMES
-from rephaze.search import box_engine
+from rephaze.search import box_waves
 from rephaze.search.box_engine import BoxState, run_boxes
 from rephaze.types.boxes import SOLVED, ClosedBox, Expansion, OpenBox
 from rephaze.types.search import Evaluation, Unsettled
@@ -67,9 +67,10 @@ class Toy:
         if self.num_calls > self.cut_after:
             raise StoppedError
 
-    def expand(self, boxes, goal):
-        self._count()
-        return [self._expanded(box, goal) for box in boxes]
+    def expand(self, pieces, goal):
+        for piece in pieces:
+            self._count()
+            yield [self._expanded(box, goal) for box in piece]
 
     def _expanded(self, box, goal):
         upper = min(box.upper, self.upper(box))
@@ -121,8 +122,8 @@ def check_cover(toy, boxes):
 @pytest.fixture(params=[(1, 1), (2, 3), (128, 8)], ids=str)
 def sizes(request, monkeypatch):
     """Waves and batches, from one box at a time to all at once."""
-    monkeypatch.setattr(box_engine, "LEAST_WAVE", request.param[0])
-    monkeypatch.setattr(box_engine, "BATCH_SIZE", request.param[1])
+    monkeypatch.setattr(box_waves, "LEAST_WAVE", request.param[0])
+    monkeypatch.setattr(box_waves, "LEAST_BATCH", request.param[1])
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -251,41 +252,55 @@ def test_stopped_as_the_last_box_closes_the_search_is_complete():
     assert state.objective == toy.values.max()
 
 
+class InHalves(Toy):
+    """Cuts the second half of a wave, one way or the other."""
+
+    raises = False
+
+    def expand(self, pieces, goal):
+        answers = list(super().expand(pieces, goal))
+        if len(answers) < 2:
+            yield from answers
+            return
+        self.cut = len(answers)
+        for at, answer in enumerate(answers):
+            if self.raises and at >= len(answers) // 2:
+                raise StoppedError
+            yield answer if at < len(answers) // 2 else None
+
+
+@pytest.mark.parametrize("raises", [False, True])
 @pytest.mark.parametrize("seed", range(5))
-def test_what_was_expanded_of_a_wave_that_was_cut_is_kept(seed):
-    toy = Toy(seed)
+def test_what_was_expanded_of_a_wave_that_was_cut_is_kept(seed, raises, monkeypatch):
+    monkeypatch.setattr(box_waves, "PIECE_BOXES", 1)
+    toy, again = InHalves(seed), Toy(seed)
+    toy.raises = raises
     state = toy.state()
-    calls = []
-
-    def expand(boxes, goal):
-        calls.append(len(boxes))
-        found = toy.expand(boxes, goal)
-        return [None if len(calls) == 4 and at % 2 else one for at, one in enumerate(found)]
-
-    assert not run_boxes(state, expand, toy.solve, design_at=toy.design_at)
-    assert calls[-1] > 1, "a wave of one box shows nothing"
-    assert len(calls) == 4
+    before = []
+    assert not run(toy, state, on_wave=lambda _solved: before.append(state.progress().num_open))
+    assert toy.cut > 1, "a wave of one piece shows nothing"
     check_cover(toy, [*state.take_fresh(), *state.open_boxes()])
     # Half of the boxes of the last wave were split in two, or closed.
-    assert len(state.open_boxes()) + state.num_closed > calls[-1]
-    assert run(toy, state)
+    assert len(state.open_boxes()) + state.num_closed > toy.cut
+    assert run(again, state)
     assert state.objective == toy.values.max()
 
 
-@pytest.mark.parametrize("num_workers", [1, 2, 8, 64])
-def test_many_workers_find_the_same_in_larger_waves(num_workers):
-    toy = Toy(7, looseness=2.0)
+@pytest.mark.parametrize("seed", range(5))
+def test_after_every_piece_what_is_open_and_closed_covers_all_and_the_bound_holds(seed, monkeypatch):
+    monkeypatch.setattr(box_waves, "PIECE_BOXES", 2)
+    toy = Toy(seed, looseness=2.0)
     state = toy.state()
-    assert run(toy, state, num_workers=lambda: num_workers)
-    assert (-state.objective, toy.area_of(state.incumbent.design), state.incumbent.design) == toy.best
+    closed, num_in_hand = [], []
 
+    def note(_solved):
+        closed.extend(state.take_fresh())
+        num_in_hand.append(len(state.in_hand))
+        check_cover(toy, [*closed, *state.open_boxes()])
+        assert state.bound >= toy.values.max()
 
-def test_waves_follow_what_is_open_and_who_works():
-    assert box_engine.wave_size(10_000, 1) == box_engine.wave_size(10_000, 8) == 2_500
-    assert box_engine.wave_size(10, 1) == box_engine.wave_size(10, 64) == box_engine.LEAST_WAVE
-    assert box_engine.wave_size(100_000, 2) == box_engine.MOST_WAVE
-    assert box_engine.wave_size(3_000, 64) == 63 * box_engine.BOXES_EACH
-    assert box_engine.wave_size(100_000, 512) == 511 * box_engine.BOXES_EACH
+    assert run(toy, state, on_wave=note)
+    assert max(num_in_hand) > 2, "no wave had several pieces: the test shows nothing"
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -294,10 +309,11 @@ def test_what_is_being_looked_at_counts_in_the_bound(seed, sizes):
     state = toy.state()
     best = toy.values.max()
 
-    def expand(boxes, goal):
-        assert state.bound >= max(box.upper for box in boxes)
-        assert state.bound >= best
-        return toy.expand(boxes, goal)
+    def expand(pieces, goal):
+        assert state.bound >= max(box.upper for piece in pieces for box in piece)
+        for found in toy.expand(pieces, goal):
+            assert state.bound >= best
+            yield found
 
     def solve(boxes, goal):
         assert state.bound >= best

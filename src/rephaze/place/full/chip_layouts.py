@@ -172,13 +172,15 @@ class FittingLayouts:
             if self._num_listed == end_m:
                 break
             self._row_nq, self._shape_nq, self._link_nq = (
-                np.concatenate([array, np.empty_like(array)])
+                np.concatenate(
+                    [array, np.empty_like(array, shape=(max(len(array), FIRST_LAYOUTS), array.shape[1]))]
+                )
                 for array in (self._row_nq, self._shape_nq, self._link_nq)
             )
-        if self.is_whole:  # no more will come
-            n = self.num_layouts
-            self._row_nq, self._shape_nq = self._row_nq[:n].copy(), self._shape_nq[:n].copy()
-            self._link_nq = self._link_nq[:n].copy()
+        # Most are asked for no more, and a search keeps hundreds of these lists.
+        n = self.num_layouts
+        self._row_nq, self._shape_nq = self._row_nq[:n].copy(), self._shape_nq[:n].copy()
+        self._link_nq = self._link_nq[:n].copy()
 
     def _list(self, first_m: int, end_m: int) -> int:
         listing = _Listing(

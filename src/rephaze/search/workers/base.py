@@ -9,11 +9,9 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Sequence
 from itertools import accumulate
-from typing import Protocol, TypeVar
+from typing import Protocol
 
-from rephaze.measure.best_plan import STAGE_NAMES, Stage
 from rephaze.measure.layer_bounds import ModelBounds
-from rephaze.search.box_rounds import FEW_WORKERS, expand_in_rounds
 from rephaze.search.evaluator import SpaceEvaluator
 from rephaze.search.method import searches_boxes
 from rephaze.search.system_evaluator import AnyBoxEvaluator, box_evaluator
@@ -21,19 +19,9 @@ from rephaze.types.boxes import Expansion, Goal, OpenBox, Trial
 from rephaze.types.search import Evaluation, SearchSettings, Unsettled
 from rephaze.types.stopping import UNSTOPPED, StoppedError, StopSignal
 
-T = TypeVar("T")
-
 PIECES_PER_WORKER = 2
-PIECE_BOXES, MANY_PIECE_BOXES = 128, 32
-"""Most boxes expanded together, of one model and of several: of these each takes long, and some longer."""
 TRIAL_PIECES = 2
 """Of designs to be tried."""
-LEAST_TO_DIVIDE = 8
-"""So many boxes are worth two pieces."""
-PIECES_EACH, MANY_PIECES_EACH = 4, 16
-"""Pieces for each of many workers, so that none waits long for the slowest; of several models a box may be one."""
-DEAR = frozenset(STAGE_NAMES[Stage.MAPPED :])
-"""Bounds of boxes that take long to look at again."""
 STOP_GRACE_S = 2.0
 """What workers get to end their step once they must stop; then nobody waits for them any more."""
 
@@ -55,12 +43,8 @@ class Workers(Protocol):
         """As ``SpaceEvaluator.evaluate``, one design after another."""
         ...
 
-    def num_abreast(self) -> int:
-        """Workers there are now."""
-        ...
-
-    def expand(self, boxes: Sequence[OpenBox], goal: Goal) -> list[Expansion | None]:
-        """As ``BoxEvaluator.expand``, a piece at a time; None for boxes of a piece that was cut."""
+    def expand(self, pieces: Sequence[Sequence[OpenBox]], goal: Goal) -> Iterator[list[Expansion] | None]:
+        """As ``BoxEvaluator.expand``, one piece after another; None for a piece that was cut."""
         ...
 
     def try_designs(self, boxes: Sequence[OpenBox], goal: Goal) -> list[Trial]:
@@ -107,25 +91,17 @@ class InProcess:
         for design, own in zip(designs, bounds, strict=True):
             yield self._evaluator.evaluate(design, own, cutoff, self._stop)
 
-    def num_abreast(self) -> int:
-        """This process alone."""
-        return 1
+    def expand(self, pieces: Sequence[Sequence[OpenBox]], goal: Goal) -> Iterator[list[Expansion] | None]:
+        """As ``BoxEvaluator.expand``, one piece after another; None for a piece that was cut."""
+        for piece in pieces:
+            try:
+                yield self.expand_piece(piece, goal)
+            except StoppedError:
+                yield None
 
-    def expand(self, boxes: Sequence[OpenBox], goal: Goal) -> list[Expansion | None]:
-        """As ``BoxEvaluator.expand``, a piece at a time; None for boxes of a piece that was cut."""
-
-        def expanded() -> Iterator[list[Expansion] | None]:
-            for piece in box_pieces(boxes, self.num_abreast()):
-                try:
-                    yield self.expand_piece(piece, goal, rounds=1)
-                except StoppedError:
-                    yield None
-
-        return joined_pieces(len(boxes), list(expanded()))
-
-    def expand_piece(self, piece: Sequence[OpenBox], goal: Goal, rounds: int) -> list[Expansion]:
-        """As ``expand_in_rounds``, all together."""
-        return expand_in_rounds(self._boxes, piece, goal, rounds, self._stop)
+    def expand_piece(self, piece: Sequence[OpenBox], goal: Goal) -> list[Expansion]:
+        """As ``BoxEvaluator.expand``."""
+        return self._boxes.expand(piece, goal, self._stop)
 
     def try_designs(self, boxes: Sequence[OpenBox], goal: Goal) -> list[Trial]:
         """As ``BoxEvaluator.try_designs``, a piece at a time."""
@@ -164,46 +140,6 @@ class Patience:
             self._over_since = time.monotonic()
         if time.monotonic() - self._over_since > STOP_GRACE_S:
             raise StoppedError
-
-
-def box_pieces(boxes: Sequence[OpenBox], num_workers: int) -> list[Sequence[OpenBox]]:
-    """Boxes in pieces: bounds of a piece are found together, with less work the larger it is.
-
-    Dealt out one by one: neighbours in the order of bounds take about as long.
-    """
-    is_of_many = any(len(box.times) > 1 for box in boxes)
-    least = 2 if len(boxes) >= LEAST_TO_DIVIDE else 1
-    if num_workers > FEW_WORKERS:
-        least = max(least, min(num_workers * (MANY_PIECES_EACH if is_of_many else PIECES_EACH), len(boxes)))
-    num_pieces = max(-(-len(boxes) // (MANY_PIECE_BOXES if is_of_many else PIECE_BOXES)), least)
-    return [boxes[start::num_pieces] for start in range(num_pieces)]
-
-
-def longest_first(pieces: Sequence[Sequence[OpenBox]]) -> list[int]:
-    """Numbers of pieces in the order they should be given out: nobody should wait for one that began last.
-
-    What could only be bounded by mapped products or finer takes five to ten times as long as what has coarser
-    bounds, which halves mostly close; and the better such a box may be, the more of it is looked at.
-    """
-
-    def expected(piece: Sequence[OpenBox]) -> tuple[int, float]:
-        return sum(box.bounded_by in DEAR for box in piece), max(box.upper for box in piece)
-
-    return sorted(range(len(pieces)), key=lambda p: expected(pieces[p]), reverse=True)
-
-
-def in_order(order: Sequence[int], found: Sequence[T]) -> list[T]:
-    """What was found of things given out in some order, as they were numbered."""
-    return [one for _, one in sorted(zip(order, found, strict=True), key=lambda pair: pair[0])]
-
-
-def joined_pieces(num_boxes: int, pieces: Sequence[list[Expansion] | None]) -> list[Expansion | None]:
-    """What became of each box, from what became of ``box_pieces``; None for those of a piece that was cut."""
-    found: list[Expansion | None] = [None] * num_boxes
-    for start, piece in enumerate(pieces):
-        if piece is not None:
-            found[start :: len(pieces)] = piece
-    return found
 
 
 def trial_pieces(boxes: Sequence[OpenBox]) -> list[Sequence[OpenBox]]:

@@ -18,14 +18,9 @@ from urllib.parse import urlsplit
 
 from rephaze.errors import MissingExtraError, RunError, SpecError
 from rephaze.measure.layer_bounds import ModelBounds, joined_bounds
-from rephaze.search.box_rounds import num_rounds
 from rephaze.search.workers.base import (
     PIECES_PER_WORKER,
     Patience,
-    box_pieces,
-    in_order,
-    joined_pieces,
-    longest_first,
     split_bounds,
     split_designs,
     trial_pieces,
@@ -134,24 +129,14 @@ class DaskWorkers:
             else:
                 yield Unsettled(design=design, bound=(reply or {}).get("open_bound", math.inf))
 
-    def num_abreast(self) -> int:
-        """Worker processes there are now."""
-        return self._num_workers()
-
-    def expand(self, boxes: Sequence[OpenBox], goal: Goal) -> list[Expansion | None]:
-        """As ``BoxEvaluator.expand``, pieces side by side; None for boxes of a piece that was cut."""
-        pieces = box_pieces(boxes, self.num_abreast())
-        rounds = num_rounds(len(boxes), self.num_abreast())
-        order = longest_first(pieces)
-        calls = [(packed_boxes(pieces[p]), packed_goal(goal), rounds) for p in order]
-
-        def expanded(reply: Reply | None) -> list[Expansion] | None:
+    def expand(self, pieces: Sequence[Sequence[OpenBox]], goal: Goal) -> Iterator[list[Expansion] | None]:
+        """As ``BoxEvaluator.expand``, pieces side by side; None for a piece that was cut."""
+        calls = [(packed_boxes(piece), packed_goal(goal)) for piece in pieces]
+        for reply in self._replies(expand_boxes, calls):
             if reply is None or "stopped" in reply:
-                return None
-            return [from_json(Expansion, one) for one in json.loads(reply["expansions"])]
-
-        found = [expanded(reply) for reply in self._replies(expand_boxes, calls)]
-        return joined_pieces(len(boxes), in_order(order, found))
+                yield None
+            else:
+                yield [from_json(Expansion, one) for one in json.loads(reply["expansions"])]
 
     def try_designs(self, boxes: Sequence[OpenBox], goal: Goal) -> list[Trial]:
         """As ``BoxEvaluator.try_designs``, pieces side by side."""

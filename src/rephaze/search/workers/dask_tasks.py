@@ -24,7 +24,6 @@ import numpy as np
 
 from rephaze.errors import RephazeError, RunError
 from rephaze.measure.layer_bounds import ModelBounds
-from rephaze.search.box_rounds import expand_in_rounds
 from rephaze.search.evaluator import SpaceEvaluator
 from rephaze.search.provenance import versions_of
 from rephaze.search.system_evaluator import AnyBoxEvaluator
@@ -121,20 +120,19 @@ def solve_design(
     return _answered(job, solve, time_left_s)
 
 
-def expand_boxes(job: str, boxes: str, goal: str, rounds: int, time_left_s: float = math.inf) -> Reply:
-    """``expansions``: the text of what ``expand_in_rounds`` gives.
+def expand_boxes(job: str, boxes: str, goal: str, time_left_s: float = math.inf) -> Reply:
+    """``expansions``: the text of what ``BoxEvaluator.expand`` gives.
 
     Args:
         job: The search.
         boxes: What ``packed_boxes`` made.
         goal: What ``packed_goal`` made.
-        rounds: How often boxes are expanded.
         time_left_s: From now.
     """
 
     def expand(evaluator: AnyBoxEvaluator, stop: StopSignal) -> Reply:
         asked, aim = _unpacked(OpenBox, boxes), from_json(Goal, json.loads(goal))
-        found = expand_in_rounds(evaluator, asked, aim, rounds, stop)
+        found = evaluator.expand(asked, aim, stop)
         return {"expansions": json_text([to_json(one) for one in found])}
 
     return _answered_by_boxes(job, expand, time_left_s)

@@ -17,15 +17,10 @@ from typing import Any, TypeVar
 
 from rephaze.errors import RunError
 from rephaze.measure.layer_bounds import ModelBounds, joined_bounds
-from rephaze.search.box_rounds import num_rounds
 from rephaze.search.workers.base import (
     PIECES_PER_WORKER,
     InProcess,
     Patience,
-    box_pieces,
-    in_order,
-    joined_pieces,
-    longest_first,
     make_evaluator,
     split_bounds,
     split_designs,
@@ -98,24 +93,13 @@ class LocalProcesses:
             except StoppedError:
                 yield Unsettled(design=design, bound=math.inf)
 
-    def num_abreast(self) -> int:
-        """Processes."""
-        return self.num_workers
-
-    def expand(self, boxes: Sequence[OpenBox], goal: Goal) -> list[Expansion | None]:
-        """As ``BoxEvaluator.expand``, pieces side by side; None for boxes of a piece that was cut."""
-
-        def reply(asked: Future[list[Expansion] | None]) -> list[Expansion] | None:
+    def expand(self, pieces: Sequence[Sequence[OpenBox]], goal: Goal) -> Iterator[list[Expansion] | None]:
+        """As ``BoxEvaluator.expand``, pieces side by side; None for a piece that was cut."""
+        for asked in self._submit(_expand, [(piece, goal) for piece in pieces]):
             try:
-                return self._reply(asked)
+                yield self._reply(asked)
             except StoppedError:
-                return None
-
-        pieces = box_pieces(boxes, self.num_abreast())
-        rounds = num_rounds(len(boxes), self.num_abreast())
-        order = longest_first(pieces)
-        every = self._submit(_expand, [(pieces[p], goal, rounds) for p in order])
-        return joined_pieces(len(boxes), in_order(order, [reply(asked) for asked in every]))
+                yield None
 
     def try_designs(self, boxes: Sequence[OpenBox], goal: Goal) -> list[Trial]:
         """As ``BoxEvaluator.try_designs``, pieces side by side."""
@@ -225,10 +209,10 @@ def _evaluate(design: int, bounds: list[ModelBounds], cutoff: float) -> Evaluati
     return next(_worker.evaluate([design], [bounds], cutoff))
 
 
-def _expand(boxes: Sequence[OpenBox], goal: Goal, rounds: int) -> list[Expansion] | None:
+def _expand(boxes: Sequence[OpenBox], goal: Goal) -> list[Expansion] | None:
     assert _worker is not None
     try:
-        return _worker.expand_piece(boxes, goal, rounds)
+        return _worker.expand_piece(boxes, goal)
     except StoppedError:
         return None
 
