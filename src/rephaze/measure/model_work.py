@@ -83,8 +83,8 @@ def memory_options(space: DesignSpace, hbm_bytes: int, hbm_bytes_per_s: float) -
 
 FullBoundsMemo = Recent[tuple[int, Unit, Memory], FullChipBounds]
 """By model, unit and memory."""
-MOST_BOUNDS = 384
-"""Kept: half a megabyte each, made anew in some milliseconds."""
+MOST_BOUNDS = 1200
+"""Kept: a quarter of a megabyte each, made anew in some milliseconds."""
 _numbers = count()
 
 
