@@ -7,6 +7,9 @@ BIN := $(VENV)/bin
 INSTALL := install --quiet --disable-pip-version-check --no-compile --constraint constraints.txt
 PIP := $(BIN)/python -m pip $(INSTALL)
 
+# Images of containers often forbid bytecode: then each of three processes would compile a thousand modules of numba and others.
+unexport PYTHONDONTWRITEBYTECODE
+
 .PHONY: search docs test lint unit test-slow test-pythons hooks bench attack attack-mutations soak tampering fuzz clean
 
 # Ends with the chip, the plan, the certificate and the path of the report; each time a new run.

@@ -6,6 +6,7 @@ Axis letters: c = chip.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -58,6 +59,7 @@ def chip_items(chip: Chip, model: AreaModel) -> ChipItems:
     )
 
 
+@cache
 def lane_um2() -> float:
     """One vector lane of the corrected model: arithmetic, special functions and registers."""
     num_words = component_value("corrected", "lane_register_words")
@@ -97,6 +99,7 @@ def buffer_banks(bytes_per_cycle: Floats) -> Floats:
     return np.maximum(1.0, np.ceil(bytes_per_cycle / component_value("corrected", "buffer_bank_bytes_per_cycle")))
 
 
+@cache
 def _sram_node_factor() -> float:
     """CACTI's 22 nm areas to 7 nm silicon: the anchor's area over what the table gives for the anchor."""
     num_bytes = np.array([component_value("corrected", "sram_anchor_bytes")])
