@@ -27,7 +27,7 @@ def pytest_configure(config):
 @pytest.fixture(scope="module")
 def shared_memos():
     """Searches of a module share chips and operators: mapping and scheduling each once keeps the tests quick."""
-    from rephaze.measure.chip_solver import Memos
+    from rephaze.measure.pass_solver import Memos
     from rephaze.search import evaluator
 
     memos = Memos()

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 
 from rephaze.measure.chip_solver import ChipSolver
-from rephaze.measure.layer_bounds import ModelBounds
+from rephaze.measure.model_bounds import ModelBounds
 from rephaze.measure.model_work import Memory, ModelWork, Unit
 from rephaze.search import evaluator
 from rephaze.search.evaluator import SpaceEvaluator

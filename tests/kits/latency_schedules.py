@@ -5,9 +5,9 @@ A search bounds many chips by such a table and schedules one chip by its modes, 
 
 import numpy as np
 
+from rephaze.schedule.needs import Cores
 from rephaze.schedule.parts import Effort
 from rephaze.schedule.solve import LayerModes, schedule_layer
-from rephaze.schedule.tasks import Cores
 from rephaze.types.latency import IMPOSSIBLE_CYCLES
 from rephaze.types.schedule import Exclusion
 

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rephaze.schedule.bounds import lower_bounds
-from rephaze.schedule.packed_bounds import packed_bounds
+from rephaze.schedule.packing_bounds import packing_bounds
 from rephaze.schedule.structure import compile_structure
 from rephaze.types.latency import IMPOSSIBLE_CYCLES, Engine, ModeBounds
 from rephaze.types.schedule import Exclusion, ScheduleStatus
@@ -43,7 +43,7 @@ def layers(draw, num_chips=4):
     )
 
 
-@pytest.mark.parametrize("bounds", [lower_bounds, packed_bounds])
+@pytest.mark.parametrize("bounds", [lower_bounds, packing_bounds])
 @settings(max_examples=150, deadline=None)
 @given(layer=layers())
 def test_bounds_bracket_every_optimum(bounds, layer):
@@ -94,6 +94,6 @@ def test_packing_says_more_than_a_mix_where_no_two_of_three_fit_together():
     one, structure = np.array([1]), compile_structure(engines, [])
     mixed, packed = (
         bounds(structure, table, num_tensor_cores_c=one, num_vector_cores_c=one, exclusion=Exclusion.ENGINE)
-        for bounds in (lower_bounds, packed_bounds)
+        for bounds in (lower_bounds, packing_bounds)
     )
     assert mixed[0] < packed[0] == 30

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rephaze.measure.chip_solver import ChipSolver
-from rephaze.measure.layer_bounds import ModelBounds
+from rephaze.measure.model_bounds import ModelBounds
 from rephaze.measure.model_work import Memory, ModelWork, Unit
 from rephaze.measure.objective import ChipWorth
 from rephaze.measure.pass_times import LayerSeconds

@@ -11,7 +11,7 @@ Axis letters: c = chip, t = layer type, u = unit, k = class of passes.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,8 +19,9 @@ from numpy.typing import NDArray
 from rephaze.estimate.estimator import Estimator, SomeChips
 from rephaze.estimate.op_block import OpBlock
 from rephaze.measure.full_times import least_replays, may_replay
+from rephaze.measure.model_bounds import ModelBounds, no_bounds
 from rephaze.measure.model_work import Memory, ModelWork, Unit
-from rephaze.measure.pass_bounds import packed_bound_s, pass_bound_s
+from rephaze.measure.pass_bounds import packing_bound_s, pass_bound_s
 from rephaze.measure.pass_classes import CommonPass
 from rephaze.measure.pass_times import BACKWARD, FORWARD, INPUT_PART
 from rephaze.measure.unit_time import class_least_s, device_time_s, groups_to_map, mapped_times_s, unit_times_s
@@ -46,53 +47,6 @@ TOLD_APART = 1.011
 still be counted by its bounds."""
 MANY_CLASSES = 100
 """Of a model with more, as mixtures have, layers are bounded only once there is something to hold them against."""
-
-
-@dataclass(frozen=True, eq=False, kw_only=True, slots=True)
-class ModelBounds:
-    """Lower bounds of one model on some chips: batch times by unit, and the layer times they come from."""
-
-    batch_s_uc: Floats
-    forward_s_kct: Floats
-    backward_s_kct: Floats
-    input_s_kct: Floats
-    """The part of the backward pass that earlier layers wait for; zero where it was not looked at."""
-    is_mapped_kc: Floats
-    """1 where the times are those of mapped products, else 0."""
-
-    @property
-    def is_bounded_kc(self) -> Flags:
-        """Where layers were bounded, which all take some time; elsewhere units have coarser times alone."""
-        found: Flags = np.asarray((self.forward_s_kct > 0).any(axis=2))
-        return found
-
-    def chip(self, c: int) -> ModelBounds:
-        """Those of one chip."""
-        return self.chips(slice(c, c + 1))
-
-    def chips(self, only: slice) -> ModelBounds:
-        """Those of some of the chips."""
-        return ModelBounds(**{item.name: getattr(self, item.name)[:, only] for item in fields(self)})
-
-
-def joined_bounds(pieces: Sequence[ModelBounds]) -> ModelBounds:
-    """Bounds of several sets of chips as one, in the order given."""
-    names = [item.name for item in fields(ModelBounds)]
-    return ModelBounds(
-        **{name: np.concatenate([getattr(piece, name) for piece in pieces], axis=1) for name in names}
-    )
-
-
-def no_bounds(work: ModelWork, num_chips: int) -> ModelBounds:
-    """What is known of any chips: nothing is faster than no time at all."""
-    shape_kct = (len(work.classes), num_chips, len(work.passes(work.cuts[0])))
-    return ModelBounds(
-        batch_s_uc=np.zeros((len(work.units), num_chips)),
-        forward_s_kct=np.zeros(shape_kct),
-        backward_s_kct=np.zeros(shape_kct),
-        input_s_kct=np.zeros(shape_kct),
-        is_mapped_kc=np.zeros(shape_kct[:2]),
-    )
 
 
 def layer_bounds(
@@ -289,7 +243,7 @@ class FinerBounds:
         for common, table, times_c in passes:
             self._stop.check()
             own = replace(table, cycles_moc=table.cycles_moc[:, :, useful])
-            found_c = packed_bound_s(common, own, chips, self._exclusion)
+            found_c = packing_bound_s(common, own, chips, self._exclusion)
             times_c[columns[useful]] = np.maximum(times_c[columns[useful]], found_c)
 
     def set_unit(

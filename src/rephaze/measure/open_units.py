@@ -15,13 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rephaze.estimate.estimator import Estimator
-from rephaze.measure.layer_bounds import (
-    EstimatorOf,
-    FinerBounds,
-    ModelBounds,
-    is_for_later,
-    no_bounds,
-)
+from rephaze.measure.layer_bounds import EstimatorOf, FinerBounds, is_for_later
+from rephaze.measure.model_bounds import ModelBounds, no_bounds
 from rephaze.measure.model_work import Memory, ModelWork
 from rephaze.measure.unit_time import CHIPS_AT_ONCE, class_least_s, device_time_s, unit_times_s
 from rephaze.types.chip import ChipTable

@@ -74,7 +74,7 @@ class OpTimes(NamedTuple):
 
 
 class PassSource(Protocol):
-    """One chip that times passes: what plans need of a ``ChipSolver``."""
+    """One chip that times passes: what plans need of a ``PassSolver``."""
 
     chip: Chip
     energy: AccessEnergy
@@ -101,7 +101,7 @@ class PassSource(Protocol):
         """The operators a layer type may replay, each in its fastest mode."""
 
     def least_op_s(self, work: ModelWork, ops: OpBlock) -> Floats:
-        """Seconds that operators take at least; None takes nothing."""
+        """Seconds that operators take at least, products mapped."""
 
 
 def seconds_of(cycles: list[int], clock_hz: float) -> Floats:

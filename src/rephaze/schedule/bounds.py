@@ -64,7 +64,7 @@ def lower_bounds(
         num_vector_cores_c: Of each chip.
         exclusion: What all-cores operators exclude.
     """
-    fastest_oc = _fastest(structure, table)
+    fastest_oc = fastest_cycles(structure, table)
     total_c = np.zeros(fastest_oc.shape[1], dtype=np.int64)
     # An operator that takes no time on some chips only is kept: the cut stays valid, the bound too.
     kept = structure.takes_time & (fastest_oc[structure.order] > 0).any(axis=1)
@@ -77,7 +77,8 @@ def lower_bounds(
     return np.where(possible_c, total_c, IMPOSSIBLE_CYCLES)
 
 
-def _fastest(structure: ScheduleStructure, table: ModeBounds) -> Ints:
+def fastest_cycles(structure: ScheduleStructure, table: ModeBounds) -> Ints:
+    """Cycles of each operator in its fastest mode, operators x chips; none of those that never take any."""
     fastest_oc = table.fastest_oc
     fastest_oc[~structure.takes_time[structure.place]] = 0
     return fastest_oc

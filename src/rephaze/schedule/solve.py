@@ -12,13 +12,14 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from rephaze.recent import Recent
+from rephaze.schedule.needs import Cores, PartModes
 from rephaze.schedule.parts import DEFAULT_BACKEND, Effort, Solver, solve_part
 from rephaze.schedule.relaxation import NEVER
 from rephaze.schedule.resumable_search import PartSolution
 from rephaze.schedule.shares import SHARE_UNITS, share_units
 from rephaze.schedule.structure import Part, ScheduleStructure, compile_structure, series_parts
 from rephaze.schedule.tables import Flags, Floats, Ints, Task
-from rephaze.schedule.tasks import Cores, PartModes, in_ticks, make_task, without_gaps
+from rephaze.schedule.tasks import in_ticks, make_task, without_gaps
 from rephaze.types.latency import IMPOSSIBLE_CYCLES
 from rephaze.types.schedule import (
     Mode,

@@ -8,8 +8,9 @@ from rephaze.schedule import nodes
 from rephaze.schedule.bestfirst import search_slice
 from rephaze.schedule.bounds import lower_bounds
 from rephaze.schedule.list_schedule import first_schedule, improve
+from rephaze.schedule.needs import Cores, PartModes
 from rephaze.schedule.structure import compile_structure, series_parts
-from rephaze.schedule.tasks import Cores, PartModes, make_task
+from rephaze.schedule.tasks import make_task
 from rephaze.types.latency import Engine, ModeBounds
 from rephaze.types.schedule import Exclusion
 

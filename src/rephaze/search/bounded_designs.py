@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from rephaze.measure.layer_bounds import ModelBounds, joined_bounds
+from rephaze.measure.model_bounds import ModelBounds, joined_bounds
 from rephaze.search.evaluator import SpaceEvaluator
 from rephaze.search.workers.base import Workers
 from rephaze.types.search import Evaluation, Unsettled

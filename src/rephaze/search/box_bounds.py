@@ -18,7 +18,7 @@ from rephaze.estimate.estimator import Estimator
 from rephaze.hardware.grid import LIMITS, Boxes, DesignGrid
 from rephaze.hardware.space_terms import space_area, space_energy
 from rephaze.measure.best_plan import STAGE_NAMES, Stage
-from rephaze.measure.layer_bounds import ModelBounds
+from rephaze.measure.model_bounds import ModelBounds
 from rephaze.measure.model_work import Memory, ModelWork
 from rephaze.measure.objective import Valuation
 from rephaze.measure.open_units import OpenUnits

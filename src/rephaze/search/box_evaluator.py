@@ -10,7 +10,8 @@ from numpy.typing import NDArray
 
 from rephaze.hardware.grid import Boxes, DesignGrid
 from rephaze.measure.chip_solver import ChipSolver
-from rephaze.measure.layer_bounds import ModelBounds, is_for_later, no_bounds
+from rephaze.measure.layer_bounds import is_for_later
+from rephaze.measure.model_bounds import ModelBounds, no_bounds
 from rephaze.measure.model_work import memory_options
 from rephaze.measure.unit_work import least_batches_s
 from rephaze.search.box_bounds import (

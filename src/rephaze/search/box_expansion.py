@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rephaze.hardware.grid import LIMITS, Boxes, DesignGrid
-from rephaze.measure.layer_bounds import ModelBounds
+from rephaze.measure.model_bounds import ModelBounds
 from rephaze.search.box_bounds import (
     ALL_RUNGS,
     BEST_LAYERS,

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from rephaze.hardware.grid import DesignGrid
 from rephaze.measure.best_plan import STAGE_NAMES, Stage
 from rephaze.measure.full_planner import FullPlanner
-from rephaze.measure.layer_bounds import ModelBounds
+from rephaze.measure.model_bounds import ModelBounds
 from rephaze.measure.model_work import Unit
 from rephaze.measure.pass_times import LayerSeconds
 from rephaze.search.box_bounds import corner_memories, corner_valuation, longest_batches

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from rephaze.measure.best_plan import STAGE_NAMES, Stage, UnitSearch
 from rephaze.measure.chip_solver import ChipSolver
-from rephaze.measure.layer_bounds import ModelBounds
+from rephaze.measure.model_bounds import ModelBounds
 from rephaze.measure.model_work import Memory, ModelWork
 from rephaze.measure.objective import Valuation
 from rephaze.search.engine import RELATIVE_SLACK

@@ -16,17 +16,12 @@ from rephaze.estimate.estimate_model import named_estimate_model
 from rephaze.estimate.estimator import Estimator
 from rephaze.hardware.space import DesignCensus, enumerate_designs
 from rephaze.hardware.space_terms import space_energy
-from rephaze.measure.chip_solver import ChipSolver, Memos
-from rephaze.measure.layer_bounds import (
-    FinerBounds,
-    ModelBounds,
-    is_for_later,
-    joined_bounds,
-    layer_bounds,
-    unit_times,
-)
+from rephaze.measure.chip_solver import ChipSolver
+from rephaze.measure.layer_bounds import FinerBounds, is_for_later, layer_bounds, unit_times
+from rephaze.measure.model_bounds import ModelBounds, joined_bounds
 from rephaze.measure.model_work import Memory, ModelWork, memory_options, model_works
 from rephaze.measure.objective import Valuation
+from rephaze.measure.pass_solver import Memos
 from rephaze.measure.unit_time import CHIPS_AT_ONCE, corner_time_batch_s
 from rephaze.measure.unit_work import UnitWork, unit_work
 from rephaze.schedule.parts import HURRIED_WORK

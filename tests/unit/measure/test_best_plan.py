@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from rephaze.measure.best_plan import Stage, UnitSearch
-from rephaze.measure.layer_bounds import ModelBounds
+from rephaze.measure.model_bounds import ModelBounds
 from rephaze.measure.model_work import Memory, Unit
 from rephaze.measure.objective import ChipWorth
 from rephaze.measure.unit_answer import UnitAnswer

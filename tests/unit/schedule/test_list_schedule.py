@@ -2,9 +2,10 @@ import numpy as np
 import pytest
 
 from rephaze.schedule.list_schedule import first_schedule, improve
+from rephaze.schedule.needs import Cores, PartModes
 from rephaze.schedule.parts import replay
 from rephaze.schedule.structure import compile_structure, series_parts
-from rephaze.schedule.tasks import Cores, PartModes, make_task
+from rephaze.schedule.tasks import make_task
 from rephaze.types.latency import Engine
 from rephaze.types.schedule import Exclusion
 

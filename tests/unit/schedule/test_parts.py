@@ -3,10 +3,11 @@ import pytest
 
 from rephaze.schedule import nodes, resumable_search
 from rephaze.schedule.list_schedule import first_schedule
+from rephaze.schedule.needs import Cores, PartModes
 from rephaze.schedule.parts import Effort, Solver, replay, solve_part
 from rephaze.schedule.resumable_search import Limit, PartSolution, ResumableSearch
 from rephaze.schedule.structure import compile_structure, series_parts
-from rephaze.schedule.tasks import Cores, PartModes, make_task
+from rephaze.schedule.tasks import make_task
 from rephaze.types.latency import Engine
 from rephaze.types.schedule import Exclusion
 

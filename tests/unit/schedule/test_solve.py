@@ -5,11 +5,11 @@ import numpy as np
 import pytest
 
 from rephaze.errors import SpecError
+from rephaze.schedule.needs import Cores
 from rephaze.schedule.parts import Effort, Solver
 from rephaze.schedule.problem_file import FORMAT, problem_from
 from rephaze.schedule.solve import LayerModes, ScheduleMemo, schedule_layer, solve_problem
 from rephaze.schedule.structure import compile_structure
-from rephaze.schedule.tasks import Cores
 from rephaze.schedule.validate import find_violations
 from rephaze.types.latency import IMPOSSIBLE_CYCLES, Engine
 from rephaze.types.schedule import Exclusion, Mode, ScheduleOp, ScheduleProblem, ScheduleStatus

@@ -1,8 +1,9 @@
 import numpy as np
 
+from rephaze.schedule.needs import Cores, PartModes
 from rephaze.schedule.relaxation import NEVER
 from rephaze.schedule.structure import compile_structure, series_parts
-from rephaze.schedule.tasks import Cores, PartModes, make_task
+from rephaze.schedule.tasks import make_task
 from rephaze.schedule.trimming import trimmed
 from rephaze.types.latency import Engine
 from rephaze.types.schedule import Exclusion

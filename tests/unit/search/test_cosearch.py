@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from rephaze.measure import chip_solver, layer_bounds
+from rephaze.measure import layer_bounds, pass_solver
 from rephaze.search import cosearch
 from rephaze.search.certificate import BOUNDS
 from rephaze.search.cosearch import run_search
@@ -71,7 +71,7 @@ def slowed(monkeypatch, owner, name, seconds):
     return calls
 
 
-@pytest.mark.parametrize(("owner", "name"), [(layer_bounds, "pass_bound_s"), (chip_solver, "schedule_layer")])
+@pytest.mark.parametrize(("owner", "name"), [(layer_bounds, "pass_bound_s"), (pass_solver, "schedule_layer")])
 def test_slow_steps_do_not_hold_up_the_limit(asked, whole, monkeypatch, owner, name):
     calls = slowed(monkeypatch, owner, name, 0.4)
     began = time.perf_counter()
@@ -162,7 +162,7 @@ def test_counting_near_the_best_keeps_to_the_limit(asked, whole, monkeypatch):
     real, ends_at = cosearch.settle_near_best, [math.inf]
 
     def settle(*arguments, **options):
-        calls = slowed(monkeypatch, chip_solver, "schedule_layer", 0.3)
+        calls = slowed(monkeypatch, pass_solver, "schedule_layer", 0.3)
         ends_at[0] = time.perf_counter() + 0.5
         real(*arguments, **options)
         assert calls, "there was nothing to cut"

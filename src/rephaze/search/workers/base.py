@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from itertools import accumulate
 from typing import Protocol
 
-from rephaze.measure.layer_bounds import ModelBounds
+from rephaze.measure.model_bounds import ModelBounds
 from rephaze.search.evaluator import SpaceEvaluator
 from rephaze.search.method import searches_boxes
 from rephaze.search.system_evaluator import AnyBoxEvaluator, box_evaluator

@@ -17,7 +17,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from rephaze.errors import MissingExtraError, RunError, SpecError
-from rephaze.measure.layer_bounds import ModelBounds, joined_bounds
+from rephaze.measure.model_bounds import ModelBounds, joined_bounds
 from rephaze.search.workers.base import (
     PIECES_PER_WORKER,
     Patience,

@@ -23,7 +23,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from rephaze.errors import RephazeError, RunError
-from rephaze.measure.layer_bounds import ModelBounds
+from rephaze.measure.model_bounds import ModelBounds
 from rephaze.search.evaluator import SpaceEvaluator
 from rephaze.search.provenance import versions_of
 from rephaze.search.system_evaluator import AnyBoxEvaluator

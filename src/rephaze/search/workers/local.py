@@ -16,7 +16,7 @@ from types import ModuleType
 from typing import Any, TypeVar
 
 from rephaze.errors import RunError
-from rephaze.measure.layer_bounds import ModelBounds, joined_bounds
+from rephaze.measure.model_bounds import ModelBounds, joined_bounds
 from rephaze.search.workers.base import (
     PIECES_PER_WORKER,
     InProcess,

@@ -3,18 +3,20 @@
 ``bounds`` mixes a few paths and loads for thousands of chips at once; where several operators share engines and
 bandwidths, as in most backward passes, the linear program of ``packing`` says some percent more.
 
-Axis letters: c = chip, i = operator of a part, m = mode, r = resource.
+Axis letters: c = chip, o = operator of the graph, i = operator of a part, m = mode, r = resource.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
+from rephaze.schedule.bounds import fastest_cycles
+from rephaze.schedule.needs import Cores, PartModes, needs_of
 from rephaze.schedule.packing import pack
 from rephaze.schedule.relaxation import NEVER, ceil_safely
 from rephaze.schedule.shares import SHARE_UNITS, share_units
 from rephaze.schedule.structure import Part, ScheduleStructure, series_parts
-from rephaze.schedule.tables import Flags, Ints
+from rephaze.schedule.tables import Ints
 from rephaze.schedule.teams import no_teams
 from rephaze.types.latency import IMPOSSIBLE_CYCLES, ModeBounds
 from rephaze.types.schedule import Exclusion
@@ -25,7 +27,7 @@ _NUM_PIVOTS = 256
 """Steps of the simplex method; each leaves a bound, and most parts need some tens."""
 
 
-def packed_bounds(
+def packing_bounds(
     structure: ScheduleStructure,
     table: ModeBounds,
     *,
@@ -44,8 +46,7 @@ def packed_bounds(
         num_vector_cores_c: Of each chip.
         exclusion: What all-cores operators exclude.
     """
-    fastest_oc = table.fastest_oc
-    fastest_oc[~structure.takes_time[structure.place]] = 0
+    fastest_oc = fastest_cycles(structure, table)
     bound_c = np.zeros(fastest_oc.shape[1], dtype=np.int64)
     for c in range(len(bound_c)):
         fastest_o = fastest_oc[:, c]
@@ -66,37 +67,19 @@ def packed_bounds(
 def _packed(
     part: Part, table: ModeBounds, cycles_im: Ints, num_cores: tuple[int, int], exclusion: Exclusion
 ) -> int:
-    need_imr, cap_r = _needs(part, table, num_cores, exclusion)
-    weight_im = np.zeros(cycles_im.shape)
-    teams = no_teams(part.ancestors_iw, part.descendants_iw, part.width, _NUM_TEAMS)
-    return ceil_safely(pack(cycles_im, need_imr, cap_r, part.ancestors_iw, teams, _NUM_PIVOTS, weight_im))
-
-
-def _needs(part: Part, table: ModeBounds, num_cores: tuple[int, int], exclusion: Exclusion) -> tuple[Ints, Ints]:
-    """What each mode holds of what there is: cores, link, bandwidths, and under rule ``chip`` the chip itself."""
-    size, all_cores_m = len(part.ops), table.all_cores_m
-    needs: list[Ints] = []
-    caps: list[int] = []
-    widths = (part.uses_tensor, part.tensor_width), (part.uses_vector, part.vector_width)
-    for (uses_i, width), num in zip(widths, num_cores, strict=True):
-        cap = min(num, max(width, 1))
-        needs.append(_held(uses_i, np.where(all_cores_m, cap, 1)))
-        caps.append(cap)
-    needs.append(_held(part.uses_link, np.ones(len(all_cores_m), dtype=np.int64)))
-    caps.append(1)
     hbm_im, buffer_im = (
         share_units(share_om[part.ops]) for share_om in (table.hbm_share_om, table.buffer_share_om)
     )
-    for units_im in (hbm_im,) if (buffer_im <= hbm_im).all() else (hbm_im, buffer_im):
-        needs.append(units_im)
-        caps.append(SHARE_UNITS)
-    if exclusion is Exclusion.CHIP:
-        needs.append(np.broadcast_to(np.where(all_cores_m, size, 1), (size, len(all_cores_m))))
-        caps.append(size)
-    return np.ascontiguousarray(np.stack(needs, axis=2)), np.array(caps, dtype=np.int64)
-
-
-def _held(uses_i: Flags, held_m: Ints) -> Ints:
-    """Operators x modes: what those hold that use an engine."""
-    found: Ints = np.where(uses_i[:, None], held_m, 0)
-    return found
+    modes = PartModes(
+        cycles_im=cycles_im,
+        all_cores_im=np.broadcast_to(table.all_cores_m, cycles_im.shape),
+        hbm_units_im=hbm_im,
+        buffer_units_im=buffer_im,
+        share_units=SHARE_UNITS,
+    )
+    num_tensor_cores, num_vector_cores = num_cores
+    cores = Cores(num_tensor_cores=num_tensor_cores, num_vector_cores=num_vector_cores, exclusion=exclusion)
+    need_imr, cap_r = needs_of(part, modes, cores)
+    weight_im = np.zeros(cycles_im.shape)
+    teams = no_teams(part.ancestors_iw, part.descendants_iw, part.width, _NUM_TEAMS)
+    return ceil_safely(pack(cycles_im, need_imr, cap_r, part.ancestors_iw, teams, _NUM_PIVOTS, weight_im))
