@@ -25,7 +25,8 @@ from rephaze.hardware.scenarios import load_scenario
 from rephaze.measure.chip_solver import ChipSolver
 from rephaze.measure.even_stages import split_evenly
 from rephaze.measure.full_planner import FullPlanner
-from rephaze.measure.model_work import Memory, ModelWork
+from rephaze.measure.model_work import ModelWork
+from rephaze.measure.units import Memory
 from rephaze.types.chip import Chip
 from rephaze.types.cluster import Cluster, NetworkLevel
 from rephaze.types.full import (

@@ -7,8 +7,9 @@ from typing import Protocol
 
 from rephaze.measure.chip_solver import ChipSolver
 from rephaze.measure.full_times import least_times
-from rephaze.measure.model_work import Memory, ModelWork, Unit
+from rephaze.measure.model_work import ModelWork
 from rephaze.measure.pass_times import BACKWARD, FORWARD, INPUT_PART, LayerSeconds, Times
+from rephaze.measure.units import Memory, Unit
 from tests.attack.findings import Tally, exceeds
 from tests.attack.plan_attack import better_plan
 from tests.attack.slow import SlowEvaluator

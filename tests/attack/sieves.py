@@ -10,7 +10,8 @@ import math
 
 from rephaze.measure.chip_solver import ChipSolver
 from rephaze.measure.model_bounds import ModelBounds
-from rephaze.measure.model_work import Memory, ModelWork, Unit
+from rephaze.measure.model_work import ModelWork
+from rephaze.measure.units import Memory, Unit
 from rephaze.search import evaluator
 from rephaze.search.evaluator import SpaceEvaluator
 from tests.attack.cases import Case

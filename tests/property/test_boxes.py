@@ -17,9 +17,10 @@ from rephaze.hardware.constraints import parse_constraint
 from rephaze.hardware.grid import FIELDS, Boxes, DesignGrid
 from rephaze.measure import layer_bounds
 from rephaze.measure.best_plan import STAGE_NAMES, Stage
-from rephaze.measure.model_work import Memory, ModelWork
+from rephaze.measure.model_work import ModelWork
 from rephaze.measure.pass_solver import Memos
 from rephaze.measure.pass_times import LayerSeconds
+from rephaze.measure.units import Memory
 from rephaze.search import evaluator as evaluator_module
 from rephaze.search.box_bounds import ALL_RUNGS, BEST_UNITS, DEVICE_ONLY, BoxBounding, Reach, corner_valuation
 from rephaze.search.box_evaluator import BoxEvaluator

@@ -19,10 +19,11 @@ from numpy.typing import NDArray
 
 from rephaze.measure.chip_solver import ChipSolver
 from rephaze.measure.model_bounds import ModelBounds
-from rephaze.measure.model_work import Memory, ModelWork, Unit
+from rephaze.measure.model_work import ModelWork
 from rephaze.measure.objective import ChipWorth
 from rephaze.measure.pass_times import LayerSeconds
 from rephaze.measure.unit_answer import UnitAnswer
+from rephaze.measure.units import Memory, Unit
 from rephaze.types.search import ModelPlan
 
 Floats = NDArray[np.float64]

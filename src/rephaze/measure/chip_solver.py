@@ -7,11 +7,12 @@ import math
 from rephaze.measure.full_planner import FullPlanner
 from rephaze.measure.layer_bounds import FinerBounds, is_for_later, layer_bounds, unit_times
 from rephaze.measure.model_bounds import ModelBounds
-from rephaze.measure.model_work import Memory, ModelWork, Unit
+from rephaze.measure.model_work import ModelWork
 from rephaze.measure.pass_solver import PassSolver
 from rephaze.measure.pass_times import LayerSeconds, Times
 from rephaze.measure.stage_planner import StagePlanner
 from rephaze.measure.unit_answer import UnitAnswer
+from rephaze.measure.units import Memory, Unit
 from rephaze.types.search import ModelPlan
 
 

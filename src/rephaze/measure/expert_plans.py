@@ -13,10 +13,11 @@ from typing import Any
 from rephaze.measure.chip_solver import ChipSolver
 from rephaze.measure.even_stages import split_evenly
 from rephaze.measure.full_planner import FullPlanner
-from rephaze.measure.model_work import Memory, ModelWork, Unit
+from rephaze.measure.model_work import ModelWork
 from rephaze.measure.rule_plans import PlanRule, RulePrice, best_form, published_layout, rule_layouts
 from rephaze.measure.stage_planner import StagePlanner
 from rephaze.measure.unit_answer import UnitAnswer
+from rephaze.measure.units import Memory, Unit
 from rephaze.types.comparison import ExpertDegrees
 from rephaze.types.placement import Plan, PlannedStage, PricedPlan, Recompute, RecomputePolicy
 from rephaze.types.scenario import Scenario

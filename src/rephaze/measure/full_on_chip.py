@@ -11,9 +11,10 @@ from rephaze.measure.best_plan import UnitSearch
 from rephaze.measure.chip_solver import ChipSolver
 from rephaze.measure.full_planner import FullPlanner
 from rephaze.measure.model_on_chip import UnprovenPass, unproven_passes
-from rephaze.measure.model_work import Memory, ModelWork, Unit
+from rephaze.measure.model_work import ModelWork
 from rephaze.measure.objective import ChipWorth
 from rephaze.measure.pass_solver import Memos
+from rephaze.measure.units import Memory, Unit
 from rephaze.place.full.limits import limited_options
 from rephaze.schedule.parts import SEARCH_WORK
 from rephaze.types.chip import Chip

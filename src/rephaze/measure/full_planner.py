@@ -11,10 +11,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rephaze.measure.full_times import TypeTimes, least_times, scheduled_times
-from rephaze.measure.model_work import Memory, ModelWork, Unit
+from rephaze.measure.model_work import ModelWork
 from rephaze.measure.objective import idle_j_per_sample
 from rephaze.measure.pass_times import BACKWARD, FORWARD, INPUT_PART, LayerSeconds, PassSource, Times
 from rephaze.measure.unit_answer import UnitAnswer
+from rephaze.measure.units import Memory, Unit
 from rephaze.place.full.price import price_full_plan
 from rephaze.place.full.solver import FullPlacement
 from rephaze.place.full.times import LayerTimes, retimed_graph

@@ -13,8 +13,9 @@ from numpy.typing import NDArray
 
 from rephaze.estimate.op_block import OpBlock
 from rephaze.measure.keep_points import pareto_points
-from rephaze.measure.model_work import ModelWork, Unit, weight_part
+from rephaze.measure.model_work import ModelWork, weight_part
 from rephaze.measure.pass_times import BACKWARD, FORWARD, INPUT_PART, LayerSeconds, PassSource, Times
+from rephaze.measure.units import Unit
 from rephaze.place.full.times import LayerTimes
 from rephaze.types.placement import Recompute
 

@@ -20,11 +20,12 @@ from rephaze.estimate.estimator import Estimator, SomeChips
 from rephaze.estimate.op_block import OpBlock
 from rephaze.measure.full_times import least_replays, may_replay
 from rephaze.measure.model_bounds import ModelBounds, no_bounds
-from rephaze.measure.model_work import Memory, ModelWork, Unit
+from rephaze.measure.model_work import ModelWork
 from rephaze.measure.pass_bounds import packing_bound_s, pass_bound_s
 from rephaze.measure.pass_classes import CommonPass
 from rephaze.measure.pass_times import BACKWARD, FORWARD, INPUT_PART
 from rephaze.measure.unit_time import class_least_s, device_time_s, groups_to_map, mapped_times_s, unit_times_s
+from rephaze.measure.units import Memory, Unit
 from rephaze.place.full.chip_bounds import LeastReplays
 from rephaze.types.chip import ChipTable
 from rephaze.types.graph import OpKind

@@ -9,8 +9,9 @@ from rephaze.errors import SpecError
 from rephaze.measure.best_plan import UnitSearch
 from rephaze.measure.chip_solver import ChipSolver
 from rephaze.measure.layer_problem import layer_problem
-from rephaze.measure.model_work import Memory, ModelWork
+from rephaze.measure.model_work import ModelWork
 from rephaze.measure.objective import ChipWorth
+from rephaze.measure.units import Memory
 from rephaze.types.chip import Chip
 from rephaze.types.cut import GraphCut
 from rephaze.types.latency import IMPOSSIBLE_CYCLES

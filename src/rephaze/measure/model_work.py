@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from copy import copy
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fractions import Fraction
 from functools import cached_property
 from itertools import count
@@ -22,6 +22,8 @@ from rephaze.measure.keep_budgets import keep_budgets
 from rephaze.measure.legal_cuts import legal_cuts
 from rephaze.measure.pass_classes import CommonPass, PassClass, PassWork
 from rephaze.measure.pass_items import PassItems, pass_items
+from rephaze.measure.stage_graph import stage_graph
+from rephaze.measure.units import Memory, Unit
 from rephaze.place.bounds import ChipBounds
 from rephaze.place.full.chip_bounds import FullChipBounds, LeastReplays
 from rephaze.place.full.solver import FullPlacer
@@ -31,54 +33,14 @@ from rephaze.place.solver import Placer
 from rephaze.recent import Recent
 from rephaze.types.cut import GraphCut
 from rephaze.types.full import FullGraph, FullLimits, FullProblem, PipelineSchedule
-from rephaze.types.graph import LayerType, ModelGraph
-from rephaze.types.placement import (
-    LayerCost,
-    LayerGraph,
-    LayerLink,
-    PlacementModel,
-    PlacementProblem,
-    Plan,
-    PricedPlan,
-    Recompute,
-    RecomputePolicy,
-    TiedWeights,
-)
+from rephaze.types.graph import ModelGraph
+from rephaze.types.placement import PlacementModel, PlacementProblem, Plan, PricedPlan, Recompute, RecomputePolicy
 from rephaze.types.scenario import Scenario
 from rephaze.types.search import ModelPlan
-from rephaze.types.space import DesignSpace
 from rephaze.types.stopping import UNSTOPPED, StopSignal
 from rephaze.workload.zoo import load_model
 
 Floats = NDArray[np.float64]
-
-
-@dataclass(frozen=True, slots=True)
-class Unit:
-    """One choice of what changes a layer's times or replay: the cut, microbatch size, recompute policy."""
-
-    cut: GraphCut
-    microbatch: int
-    policy: RecomputePolicy
-
-    @property
-    def tp(self) -> int:
-        """Tensor-parallel degree."""
-        return self.cut.tp
-
-
-@dataclass(frozen=True, slots=True)
-class Memory:
-    """What a plan depends on of a chip besides its layers' times."""
-
-    hbm_bytes: int
-    hbm_bytes_per_s: float
-
-
-def memory_options(space: DesignSpace, hbm_bytes: int, hbm_bytes_per_s: float) -> list[Memory]:
-    """Memories a chip may have, smallest first: the space's options below the chip's own size, and that."""
-    sizes = sorted({size for size in space.hbm_bytes_options if size < hbm_bytes} | {hbm_bytes})
-    return [Memory(size, hbm_bytes_per_s) for size in sizes]
 
 
 FullBoundsMemo = Recent[tuple[int, Unit, Memory], FullChipBounds]
@@ -287,7 +249,7 @@ class ModelWork:
             cost_model=self.scenario.placement_model,
             cluster=self.scenario.cluster,
             device_memory_bytes=float(memory.hbm_bytes),
-            graphs=tuple(self.layer_graph(unit) for unit in units),
+            graphs=tuple(stage_graph(self.graph(unit.cut), unit.tp, unit.microbatch) for unit in units),
             recompute=units[0].policy,
             optimizer=training.optimizer,
             precision=named_precision(training.precision, training.optimizer),
@@ -326,25 +288,6 @@ class ModelWork:
             for layer, kind in zip(graph.layers, self.layer_type_of, strict=True)
         )
         return price_plan(replace(problem, graphs=(replace(graph, layers=layers),)), plan)
-
-    def layer_graph(self, unit: Unit) -> LayerGraph:
-        """The layers as placement sees them, without times."""
-        graph, b = self.graph(unit.cut), unit.microbatch
-        return LayerGraph(
-            tp=unit.tp,
-            microbatch=b,
-            layers=tuple(
-                _layer_cost(name, graph.layer_types[kind], b)
-                for name, kind in zip(graph.layer_names, graph.layer_type_of, strict=True)
-            ),
-            links=tuple(
-                LayerLink(src=edge.src, dst=edge.dst, payload_bytes=float(edge.payload_bytes.at(b)))
-                for edge in graph.edges
-            ),
-            tied=tuple(
-                TiedWeights(layers=tied.layers, param_bytes=float(tied.param_bytes)) for tied in graph.tied
-            ),
-        )
 
 
 def model_works(
@@ -399,18 +342,4 @@ def _pass_classes(pairs: Sequence[tuple[GraphCut, int]]) -> tuple[PassClass, ...
     return tuple(
         PassClass(tokens=tokens, pairs=tuple(sorted(own, key=lambda pair: pair[0].cp)))
         for (_, tokens), own in members.items()
-    )
-
-
-def _layer_cost(name: str, kind: LayerType, microbatch: int) -> LayerCost:
-    kept = kind.saved_bytes + kind.saved_input_bytes
-    return LayerCost(
-        name=name,
-        param_bytes=float(kind.param_bytes),
-        activation_bytes=float(kept.at(microbatch)),
-        forward_s=0.0,
-        backward_s=0.0,
-        is_sharded=kind.is_sharded,
-        input_bytes=float(kind.input_bytes.at(microbatch)),
-        working_bytes=float(kind.working_bytes.at(microbatch)),
     )

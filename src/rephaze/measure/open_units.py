@@ -17,8 +17,9 @@ from numpy.typing import NDArray
 from rephaze.estimate.estimator import Estimator
 from rephaze.measure.layer_bounds import EstimatorOf, FinerBounds, is_for_later
 from rephaze.measure.model_bounds import ModelBounds, no_bounds
-from rephaze.measure.model_work import Memory, ModelWork
+from rephaze.measure.model_work import ModelWork
 from rephaze.measure.unit_time import CHIPS_AT_ONCE, class_least_s, device_time_s, unit_times_s
+from rephaze.measure.units import Memory
 from rephaze.types.chip import ChipTable
 from rephaze.types.schedule import Exclusion
 from rephaze.types.stopping import UNSTOPPED, StopSignal

@@ -12,10 +12,11 @@ from rephaze.errors import RunError
 from rephaze.measure.chip_solver import ChipSolver
 from rephaze.measure.full_planner import FullPlanner
 from rephaze.measure.model_on_chip import with_times
-from rephaze.measure.model_work import Memory, ModelWork, Unit
+from rephaze.measure.model_work import ModelWork
 from rephaze.measure.operators import estimate_operators
 from rephaze.measure.plan_schedules import scenario_of_plan
 from rephaze.measure.recorded_plan import recorded_plan
+from rephaze.measure.units import Memory, Unit
 from rephaze.place.full.causes import causes_of
 from rephaze.place.full.price import price_full_plan
 from rephaze.place.full.replay import MOST_PASSES as MOST_FULL_PASSES

@@ -9,7 +9,8 @@ from dataclasses import replace
 
 from rephaze.measure.chip_solver import ChipSolver
 from rephaze.measure.layer_problem import layer_problem
-from rephaze.measure.model_work import ModelWork, Unit
+from rephaze.measure.model_work import ModelWork
+from rephaze.measure.units import Unit
 from rephaze.schedule.solve import LayerSchedule
 from rephaze.types.chip import Chip
 from rephaze.types.full import FullPlan

@@ -13,8 +13,9 @@ from enum import StrEnum
 
 from rephaze.measure.even_stages import split_evenly
 from rephaze.measure.full_planner import FullPlanner
-from rephaze.measure.model_work import Memory, ModelWork, Unit
+from rephaze.measure.model_work import ModelWork
 from rephaze.measure.pass_times import PassSource
+from rephaze.measure.units import Memory, Unit
 from rephaze.types.comparison import ExpertDegrees
 from rephaze.types.full import (
     DeviceOrder,

@@ -8,10 +8,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from rephaze.measure.model_work import Memory, ModelWork, Unit
+from rephaze.measure.model_work import ModelWork
 from rephaze.measure.objective import idle_j_per_sample
 from rephaze.measure.pass_times import BACKWARD, FORWARD, LayerSeconds, PassSource, Times
 from rephaze.measure.unit_answer import UnitAnswer
+from rephaze.measure.units import Memory, Unit
 from rephaze.types.placement import Plan, PricedPlan, Recompute, SolveStatus
 from rephaze.types.search import ModelPlan, StagePlan
 

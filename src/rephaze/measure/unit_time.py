@@ -20,8 +20,9 @@ from rephaze.estimate.estimate_model import EstimateModel
 from rephaze.estimate.estimator import Estimator
 from rephaze.estimate.gemm_costs import GemmMemo
 from rephaze.hardware.space_terms import space_energy
-from rephaze.measure.model_work import ModelWork, Unit
+from rephaze.measure.model_work import ModelWork
 from rephaze.measure.pass_charges import pass_cycles
+from rephaze.measure.units import Unit
 from rephaze.types.chip import ChipTable
 from rephaze.types.schedule import Exclusion
 from rephaze.types.stopping import UNSTOPPED, StopSignal

@@ -19,10 +19,11 @@ from rephaze.hardware.grid import LIMITS, Boxes, DesignGrid
 from rephaze.hardware.space_terms import space_area, space_energy
 from rephaze.measure.best_plan import STAGE_NAMES, Stage
 from rephaze.measure.model_bounds import ModelBounds
-from rephaze.measure.model_work import Memory, ModelWork
+from rephaze.measure.model_work import ModelWork
 from rephaze.measure.objective import Valuation
 from rephaze.measure.open_units import OpenUnits
 from rephaze.measure.unit_work import least_batches_s
+from rephaze.measure.units import Memory
 from rephaze.search.device_time import device_time_batch_s
 from rephaze.search.evaluator import Preparation
 from rephaze.types.boxes import NO_PLAN, Goal, UnitTimes

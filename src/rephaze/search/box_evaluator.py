@@ -12,8 +12,8 @@ from rephaze.hardware.grid import Boxes, DesignGrid
 from rephaze.measure.chip_solver import ChipSolver
 from rephaze.measure.layer_bounds import is_for_later
 from rephaze.measure.model_bounds import ModelBounds, no_bounds
-from rephaze.measure.model_work import memory_options
 from rephaze.measure.unit_work import least_batches_s
+from rephaze.measure.units import memory_options
 from rephaze.search.box_bounds import (
     BEST_LAYERS,
     BEST_UNITS,

@@ -14,8 +14,8 @@ from rephaze.hardware.grid import DesignGrid
 from rephaze.measure.best_plan import STAGE_NAMES, Stage
 from rephaze.measure.full_planner import FullPlanner
 from rephaze.measure.model_bounds import ModelBounds
-from rephaze.measure.model_work import Unit
 from rephaze.measure.pass_times import LayerSeconds
+from rephaze.measure.units import Unit
 from rephaze.search.box_bounds import corner_memories, corner_valuation, longest_batches
 from rephaze.search.evaluator import Preparation
 from rephaze.types.boxes import OpenBox, Position, UnitTimes

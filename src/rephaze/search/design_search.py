@@ -8,8 +8,9 @@ from collections.abc import Sequence
 from rephaze.measure.best_plan import STAGE_NAMES, Stage, UnitSearch
 from rephaze.measure.chip_solver import ChipSolver
 from rephaze.measure.model_bounds import ModelBounds
-from rephaze.measure.model_work import Memory, ModelWork
+from rephaze.measure.model_work import ModelWork
 from rephaze.measure.objective import Valuation
+from rephaze.measure.units import Memory
 from rephaze.search.engine import RELATIVE_SLACK
 from rephaze.types.search import Evaluation
 

@@ -19,11 +19,12 @@ from rephaze.hardware.space_terms import space_energy
 from rephaze.measure.chip_solver import ChipSolver
 from rephaze.measure.layer_bounds import FinerBounds, is_for_later, layer_bounds, unit_times
 from rephaze.measure.model_bounds import ModelBounds, joined_bounds
-from rephaze.measure.model_work import Memory, ModelWork, memory_options, model_works
+from rephaze.measure.model_work import ModelWork, model_works
 from rephaze.measure.objective import Valuation
 from rephaze.measure.pass_solver import Memos
 from rephaze.measure.unit_time import CHIPS_AT_ONCE, corner_time_batch_s
 from rephaze.measure.unit_work import UnitWork, unit_work
+from rephaze.measure.units import Memory, memory_options
 from rephaze.schedule.parts import HURRIED_WORK
 from rephaze.schedule.solve import ScheduleMemo
 from rephaze.search.design_search import DesignSearch

@@ -12,9 +12,10 @@ from rephaze.hardware.space_terms import space_area
 from rephaze.measure.best_plan import UnitSearch
 from rephaze.measure.chip_solver import ChipSolver
 from rephaze.measure.expert_plans import ExpertPlanner
-from rephaze.measure.model_work import Memory, ModelWork, memory_options
+from rephaze.measure.model_work import ModelWork
 from rephaze.measure.objective import ChipWorth, Valuation, combine_on_chip
 from rephaze.measure.rule_plans import PlanRule
+from rephaze.measure.units import Memory, memory_options
 from rephaze.search.evaluator import Preparation
 from rephaze.types.chip import Chip
 from rephaze.types.comparison import ChipAnswer

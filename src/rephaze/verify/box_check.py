@@ -9,7 +9,7 @@ from itertools import chain
 from typing import TypeVar
 
 from rephaze.hardware.grid import LIMITS
-from rephaze.measure.model_work import memory_options
+from rephaze.measure.units import memory_options
 from rephaze.search.box_bounds import DEVICE_TIME, corner_valuation
 from rephaze.search.box_evaluator import BoxEvaluator
 from rephaze.search.system_evaluator import AnyBoxEvaluator, SystemEvaluator

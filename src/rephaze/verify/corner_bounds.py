@@ -16,9 +16,9 @@ from rephaze.hardware.grid import DesignGrid
 from rephaze.hardware.space_terms import space_area, space_energy
 from rephaze.measure.best_plan import Stage, UnitSearch
 from rephaze.measure.layer_bounds import layer_bounds
-from rephaze.measure.model_work import Memory
 from rephaze.measure.objective import Valuation
 from rephaze.measure.unit_work import least_batches_s
+from rephaze.measure.units import Memory
 from rephaze.search.device_time import device_time_batch_s
 from rephaze.search.evaluator import Preparation
 from rephaze.types.boxes import Position

@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 from rephaze.measure.cut_forms import CutForm
 from rephaze.measure.full_times import KeepList, TypeTimes
 from rephaze.measure.keep_points import pareto_points
-from rephaze.measure.model_work import Memory, ModelWork, Unit
+from rephaze.measure.model_work import ModelWork
+from rephaze.measure.units import Memory, Unit
 from rephaze.place.full.legality import check_plan
 from rephaze.place.full.price import price_full_plan
 from rephaze.place.full.replay import replay_full_plan

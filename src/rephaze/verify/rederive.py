@@ -21,7 +21,8 @@ from rephaze.estimate.estimator import Estimator, engine_of
 from rephaze.estimate.gemm_costs import GemmMemo
 from rephaze.estimate.least_work import FLOPS_PER_MAC
 from rephaze.estimate.ticks import SIGNIFICANT_BITS, TICK_CYCLES
-from rephaze.measure.model_work import Memory, ModelWork, Unit
+from rephaze.measure.model_work import ModelWork
+from rephaze.measure.units import Memory, Unit
 from rephaze.schedule.parts import SEARCH_WORK, Solver
 from rephaze.schedule.solve import solve_problem
 from rephaze.schedule.validate import find_violations

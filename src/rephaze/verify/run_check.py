@@ -19,7 +19,7 @@ from pathlib import Path
 from rephaze.errors import RephazeError, SpecError
 from rephaze.hardware.space_terms import space_area
 from rephaze.hardware.system import chosen_system
-from rephaze.measure.model_work import memory_options
+from rephaze.measure.units import memory_options
 from rephaze.search.box_bounds import corner_valuation
 from rephaze.search.certificate import BOUNDS
 from rephaze.search.evaluator import Preparation, SpaceEvaluator

@@ -15,9 +15,10 @@ from typing import Any
 from rephaze.hardware.space_terms import space_area
 from rephaze.measure.best_plan import STAGE_NAMES
 from rephaze.measure.chip_solver import ChipSolver
-from rephaze.measure.model_work import ModelWork, Unit, memory_options
+from rephaze.measure.model_work import ModelWork
 from rephaze.measure.objective import Valuation
 from rephaze.measure.unit_answer import UnitAnswer
+from rephaze.measure.units import Unit, memory_options
 from rephaze.search.box_bounds import corner_valuation
 from rephaze.search.engine import RELATIVE_SLACK
 from rephaze.search.evaluator import Preparation, SpaceEvaluator

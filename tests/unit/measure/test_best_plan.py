@@ -8,9 +8,9 @@ import pytest
 
 from rephaze.measure.best_plan import Stage, UnitSearch
 from rephaze.measure.model_bounds import ModelBounds
-from rephaze.measure.model_work import Memory, Unit
 from rephaze.measure.objective import ChipWorth
 from rephaze.measure.unit_answer import UnitAnswer
+from rephaze.measure.units import Memory, Unit
 from rephaze.types.cut import GraphCut
 from rephaze.types.placement import RecomputePolicy
 from rephaze.types.stopping import StoppedError, StopSignal

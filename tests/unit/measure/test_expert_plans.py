@@ -8,8 +8,9 @@ from rephaze.hardware.presets import preset_chip
 from rephaze.measure import expert_plans
 from rephaze.measure.even_stages import split_evenly
 from rephaze.measure.expert_plans import ExpertPlanner, expert_degrees
-from rephaze.measure.model_work import Memory, ModelWork
+from rephaze.measure.model_work import ModelWork
 from rephaze.measure.stage_planner import StagePlanner
+from rephaze.measure.units import Memory
 from rephaze.search.evaluator import SpaceEvaluator
 from rephaze.search.settings import resolve_settings
 from rephaze.types.comparison import ExpertDegrees
