@@ -133,3 +133,43 @@ def test_a_field_type_without_a_form_is_refused():
 
     with pytest.raises(TypeError, match="no JSON form"):
         to_json(Odd(1))
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Numbers:
+    ints: tuple[int, ...] = ()
+    floats: tuple[float, ...] = ()
+
+
+@pytest.mark.parametrize(
+    "floats",
+    [(), (0.1, 2.0), (1.0, math.inf), (math.inf, -math.inf), (1e308, 1e308), (1, 0.5), (np.float64(0.1),)],
+)
+def test_tuples_of_numbers_survive_text(floats):
+    numbers = Numbers(ints=(1, np.int64(2)), floats=floats)
+    document = json.loads(json_text(to_json(numbers)))
+    found = from_json(Numbers, document)
+    assert found == numbers
+    assert {type(one) for one in found.floats} <= {float}
+
+
+@pytest.mark.parametrize(
+    ("document", "said"),
+    [
+        ({"ints": [1, True]}, r"\.ints\[1\] should be a whole number"),
+        ({"ints": [1, 2.0]}, r"\.ints\[1\] should be a whole number"),
+        ({"ints": 3}, r"\.ints should be a list"),
+        ({"floats": [1.0, "x"]}, r"\.floats\[1\] should be a number"),
+        ({"floats": [False]}, r"\.floats\[0\] should be a number"),
+    ],
+)
+def test_one_number_of_many_that_does_not_fit_is_told_with_its_place(document, said):
+    with pytest.raises(FileError, match=said):
+        from_json(Numbers, document)
+
+
+def test_what_is_no_number_is_not_stored_among_numbers():
+    with pytest.raises((TypeError, ValueError)):
+        to_json(Numbers(floats=(1.0, "x")))
+    with pytest.raises(TypeError):
+        to_json(Numbers(ints=(1, 2.5)))

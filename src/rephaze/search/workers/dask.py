@@ -31,15 +31,12 @@ from rephaze.search.workers.dask_tasks import (
     expand_boxes,
     forget,
     job_text,
-    packed_bounds,
-    packed_boxes,
-    packed_goal,
     sharpen_designs,
     solve_box,
     solve_design,
     try_designs,
-    unpacked_bounds,
 )
+from rephaze.search.workers.packing import pack_bounds, pack_boxes, pack_goal, unpack_bounds, unpack_expansions
 from rephaze.store.record_json import from_json
 from rephaze.types.boxes import Expansion, Goal, OpenBox, Trial
 from rephaze.types.search import Evaluation, SearchSettings, Unsettled
@@ -102,7 +99,7 @@ class DaskWorkers:
         """As ``SpaceEvaluator.sharpened``, split over the workers."""
         pieces = split_designs(designs, self._num_workers())
         calls = [
-            (piece, [packed_bounds(one) for one in own], cutoff)
+            (piece, [pack_bounds(one) for one in own], cutoff)
             for piece, own in zip(pieces, split_bounds(pieces, bounds), strict=True)
         ]
         return self._joined(self._replies(sharpen_designs, calls))
@@ -112,7 +109,7 @@ class DaskWorkers:
         for reply in replies:
             if reply is None or "stopped" in reply:
                 raise StoppedError
-            found.append([unpacked_bounds(own) for own in reply["bounds"]])
+            found.append([unpack_bounds(own) for own in reply["bounds"]])
         return [joined_bounds(parts) for parts in zip(*found, strict=True)]
 
     def evaluate(
@@ -120,7 +117,7 @@ class DaskWorkers:
     ) -> Iterator[Evaluation | Unsettled]:
         """Designs side by side; answers in the order asked."""
         calls = [
-            (design, [packed_bounds(one) for one in own], cutoff)
+            (design, [pack_bounds(one) for one in own], cutoff)
             for design, own in zip(designs, bounds, strict=True)
         ]
         for design, reply in zip(designs, self._replies(solve_design, calls), strict=True):
@@ -131,16 +128,16 @@ class DaskWorkers:
 
     def expand(self, pieces: Sequence[Sequence[OpenBox]], goal: Goal) -> Iterator[list[Expansion] | None]:
         """As ``BoxEvaluator.expand``, pieces side by side; None for a piece that was cut."""
-        calls = [(packed_boxes(piece), packed_goal(goal)) for piece in pieces]
+        calls = [(pack_boxes(piece), pack_goal(goal)) for piece in pieces]
         for reply in self._replies(expand_boxes, calls):
             if reply is None or "stopped" in reply:
                 yield None
             else:
-                yield [from_json(Expansion, one) for one in json.loads(reply["expansions"])]
+                yield unpack_expansions(reply["expansions"])
 
     def try_designs(self, boxes: Sequence[OpenBox], goal: Goal) -> list[Trial]:
         """As ``BoxEvaluator.try_designs``, pieces side by side."""
-        calls = [(packed_boxes(piece), packed_goal(goal)) for piece in trial_pieces(boxes)]
+        calls = [(pack_boxes(piece), pack_goal(goal)) for piece in trial_pieces(boxes)]
         found: list[Trial] = []
         for reply in self._replies(try_designs, calls):
             if reply is None or "stopped" in reply:
@@ -150,7 +147,7 @@ class DaskWorkers:
 
     def solve(self, boxes: Sequence[OpenBox], goal: Goal) -> Iterator[Evaluation | Unsettled]:
         """Designs side by side; answers in the order asked. ``StoppedError`` for one nobody waits for."""
-        calls = [(packed_boxes([box]), packed_goal(goal)) for box in boxes]
+        calls = [(pack_boxes([box]), pack_goal(goal)) for box in boxes]
         for reply in self._replies(solve_box, calls):
             if reply is None or "stopped" in reply:
                 raise StoppedError

@@ -15,33 +15,34 @@ import platform
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
 from threading import Lock
-from typing import Any, TypeVar
-
-import numpy as np
+from typing import Any
 
 from rephaze.errors import RephazeError, RunError
-from rephaze.measure.model_bounds import ModelBounds
 from rephaze.search.evaluator import SpaceEvaluator
 from rephaze.search.provenance import versions_of
 from rephaze.search.system_evaluator import AnyBoxEvaluator
 from rephaze.search.workers.base import make_evaluator
+from rephaze.search.workers.packing import (
+    PackedBounds,
+    PackedBoxes,
+    pack_bounds,
+    pack_expansions,
+    unpack_bounds,
+    unpack_boxes,
+    unpack_goal,
+)
 from rephaze.search.workers.warmup import use_one_thread
 from rephaze.store.record_json import canonical_text, from_json, json_text, to_json
-from rephaze.types.boxes import Goal, OpenBox
 from rephaze.types.run_record import RunVersions
 from rephaze.types.search import SearchSettings, Unsettled
 from rephaze.types.stopping import StoppedError, StopSignal
 
-Packed = dict[str, tuple[Sequence[int], bytes]]
-"""Shape and little-endian bytes of each array of a ``ModelBounds``."""
 Reply = dict[str, Any]
 """``refused`` (why), ``stopped`` (out of time), or what was asked for: ``bounds``, ``evaluation``, or
 ``open_bound`` of a design left unsettled."""
-
-RecordT = TypeVar("RecordT")
 
 MAX_JOBS = 2
 """Jobs a worker keeps ready: a driver that was killed never says that it is done."""
@@ -73,13 +74,13 @@ def bound_designs(job: str, designs: Sequence[int], time_left_s: float = math.in
     """
 
     def bound(evaluator: SpaceEvaluator, stop: StopSignal) -> Reply:
-        return {"bounds": [packed_bounds(own) for own in evaluator.unit_bounds(designs, stop)]}
+        return {"bounds": [pack_bounds(own) for own in evaluator.unit_bounds(designs, stop)]}
 
     return _answered(job, bound, time_left_s)
 
 
 def sharpen_designs(
-    job: str, designs: Sequence[int], bounds: Sequence[Packed], cutoff: float, time_left_s: float = math.inf
+    job: str, designs: Sequence[int], bounds: Sequence[PackedBounds], cutoff: float, time_left_s: float = math.inf
 ) -> Reply:
     """``bounds``: what ``SpaceEvaluator.sharpened`` gives, by model, packed.
 
@@ -92,14 +93,14 @@ def sharpen_designs(
     """
 
     def sharpen(evaluator: SpaceEvaluator, stop: StopSignal) -> Reply:
-        found = evaluator.sharpened(designs, [unpacked_bounds(own) for own in bounds], cutoff, stop)
-        return {"bounds": [packed_bounds(own) for own in found]}
+        found = evaluator.sharpened(designs, [unpack_bounds(own) for own in bounds], cutoff, stop)
+        return {"bounds": [pack_bounds(own) for own in found]}
 
     return _answered(job, sharpen, time_left_s)
 
 
 def solve_design(
-    job: str, design: int, bounds: Sequence[Packed], cutoff: float, time_left_s: float = math.inf
+    job: str, design: int, bounds: Sequence[PackedBounds], cutoff: float, time_left_s: float = math.inf
 ) -> Reply:
     """``evaluation``: the text of what ``SpaceEvaluator.evaluate`` gives.
 
@@ -112,7 +113,7 @@ def solve_design(
     """
 
     def solve(evaluator: SpaceEvaluator, stop: StopSignal) -> Reply:
-        found = evaluator.evaluate(design, [unpacked_bounds(own) for own in bounds], cutoff, stop)
+        found = evaluator.evaluate(design, [unpack_bounds(own) for own in bounds], cutoff, stop)
         if isinstance(found, Unsettled):
             return {"open_bound": found.bound}
         return {"evaluation": json_text(to_json(found))}
@@ -120,54 +121,53 @@ def solve_design(
     return _answered(job, solve, time_left_s)
 
 
-def expand_boxes(job: str, boxes: str, goal: str, time_left_s: float = math.inf) -> Reply:
-    """``expansions``: the text of what ``BoxEvaluator.expand`` gives.
+def expand_boxes(job: str, boxes: PackedBoxes, goal: str, time_left_s: float = math.inf) -> Reply:
+    """``expansions``: what ``BoxEvaluator.expand`` gives, packed.
 
     Args:
         job: The search.
-        boxes: What ``packed_boxes`` made.
-        goal: What ``packed_goal`` made.
+        boxes: What ``pack_boxes`` made.
+        goal: What ``pack_goal`` made.
         time_left_s: From now.
     """
 
     def expand(evaluator: AnyBoxEvaluator, stop: StopSignal) -> Reply:
-        asked, aim = _unpacked(OpenBox, boxes), from_json(Goal, json.loads(goal))
-        found = evaluator.expand(asked, aim, stop)
-        return {"expansions": json_text([to_json(one) for one in found])}
+        found = evaluator.expand(unpack_boxes(boxes), unpack_goal(goal), stop)
+        return {"expansions": pack_expansions(found)}
 
     return _answered_by_boxes(job, expand, time_left_s)
 
 
-def try_designs(job: str, boxes: str, goal: str, time_left_s: float = math.inf) -> Reply:
+def try_designs(job: str, boxes: PackedBoxes, goal: str, time_left_s: float = math.inf) -> Reply:
     """``trials``: the text of what ``BoxEvaluator.try_designs`` gives.
 
     Args:
         job: The search.
-        boxes: What ``packed_boxes`` made of designs.
-        goal: What ``packed_goal`` made.
+        boxes: What ``pack_boxes`` made of designs.
+        goal: What ``pack_goal`` made.
         time_left_s: From now.
     """
 
     def try_them(evaluator: AnyBoxEvaluator, stop: StopSignal) -> Reply:
-        found = evaluator.try_designs(_unpacked(OpenBox, boxes), from_json(Goal, json.loads(goal)), stop)
+        found = evaluator.try_designs(unpack_boxes(boxes), unpack_goal(goal), stop)
         return {"trials": json_text([to_json(one) for one in found])}
 
     return _answered_by_boxes(job, try_them, time_left_s)
 
 
-def solve_box(job: str, boxes: str, goal: str, time_left_s: float = math.inf) -> Reply:
+def solve_box(job: str, boxes: PackedBoxes, goal: str, time_left_s: float = math.inf) -> Reply:
     """``evaluation``: the text of what ``BoxEvaluator.solve`` gives for the one box.
 
     Args:
         job: The search.
-        boxes: What ``packed_boxes`` made of one.
-        goal: What ``packed_goal`` made.
+        boxes: What ``pack_boxes`` made of one.
+        goal: What ``pack_goal`` made.
         time_left_s: From now.
     """
 
     def solve(evaluator: AnyBoxEvaluator, stop: StopSignal) -> Reply:
-        (box,) = _unpacked(OpenBox, boxes)
-        found = evaluator.solve(box, from_json(Goal, json.loads(goal)), stop)
+        (box,) = unpack_boxes(boxes)
+        found = evaluator.solve(box, unpack_goal(goal), stop)
         if isinstance(found, Unsettled):
             return {"open_bound": found.bound, "design": found.design}
         return {"evaluation": json_text(to_json(found))}
@@ -175,40 +175,10 @@ def solve_box(job: str, boxes: str, goal: str, time_left_s: float = math.inf) ->
     return _answered_by_boxes(job, solve, time_left_s)
 
 
-def packed_boxes(boxes: Sequence[OpenBox]) -> str:
-    """Boxes as text."""
-    return json_text([to_json(box) for box in boxes])
-
-
-def packed_goal(goal: Goal) -> str:
-    """A goal as text."""
-    return json_text(to_json(goal))
-
-
-def _unpacked(kind: type[RecordT], text: str) -> list[RecordT]:
-    return [from_json(kind, one) for one in json.loads(text)]
-
-
 def forget(job: str) -> None:
     """Let go of what was prepared for a job."""
     with _one_task:
         _evaluators.pop(job, None)
-
-
-def packed_bounds(bounds: ModelBounds) -> Packed:
-    """Bounds as shapes and bytes, the same on every machine."""
-    arrays = {field.name: getattr(bounds, field.name) for field in fields(bounds)}
-    return {name: (array.shape, array.astype("<f8").tobytes()) for name, array in arrays.items()}
-
-
-def unpacked_bounds(packed: Packed) -> ModelBounds:
-    """The bounds that ``packed_bounds`` packed."""
-    return ModelBounds(
-        **{
-            name: np.frombuffer(data, dtype="<f8").astype(np.float64).reshape(shape)
-            for name, (shape, data) in packed.items()
-        }
-    )
 
 
 _one_task = Lock()

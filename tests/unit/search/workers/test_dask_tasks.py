@@ -14,10 +14,9 @@ from rephaze.search.workers.dask_tasks import (
     bound_designs,
     forget,
     job_text,
-    packed_bounds,
     solve_design,
-    unpacked_bounds,
 )
+from rephaze.search.workers.packing import pack_bounds, unpack_bounds
 from rephaze.store.record_json import from_json
 from rephaze.types.search import Evaluation
 
@@ -42,12 +41,12 @@ def test_bounds_and_evaluations_are_the_evaluators_bit_for_bit(asked):
     evaluator, job = SpaceEvaluator(asked), job_text(asked)
     designs = list(range(evaluator.census.num_designs))
     want = evaluator.unit_bounds(designs)
-    found = [unpacked_bounds(own) for own in bound_designs(job, designs)["bounds"]]
+    found = [unpack_bounds(own) for own in bound_designs(job, designs)["bounds"]]
     for ours, theirs in zip(found, want, strict=True):
         for field in fields(ours):
             assert getattr(ours, field.name).tolist() == getattr(theirs, field.name).tolist()
     own = [bounds.chip(0) for bounds in want]
-    reply = solve_design(job, 0, [packed_bounds(one) for one in own], -math.inf)
+    reply = solve_design(job, 0, [pack_bounds(one) for one in own], -math.inf)
     assert from_json(Evaluation, json.loads(reply["evaluation"])) == evaluator.evaluate(0, own, -math.inf)
 
 
@@ -93,7 +92,7 @@ def test_out_of_time_a_worker_leaves_the_design_open(asked):
     assert bound_designs(job, [0], 0.0) == {"stopped": True}
     assert not dask_tasks._evaluators
     own = [bounds.chip(0) for bounds in evaluator.unit_bounds([0])]
-    packed = [packed_bounds(one) for one in own]
+    packed = [pack_bounds(one) for one in own]
     whole = solve_design(job, 0, packed, -math.inf)
     assert bound_designs(job, [0], 0.0) == {"stopped": True}
     reply = solve_design(job, 0, packed, -math.inf, 0.0)
