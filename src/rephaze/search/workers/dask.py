@@ -31,6 +31,7 @@ from rephaze.search.workers.dask_tasks import (
     expand_boxes,
     forget,
     job_text,
+    prepare,
     sharpen_designs,
     solve_box,
     solve_design,
@@ -89,6 +90,7 @@ class DaskWorkers:
             _restore(self._levels)
             raise
         self._without_workers_since: float | None = None
+        self._preparing = self._prepare()
 
     def unit_bounds(self, designs: Sequence[int]) -> list[ModelBounds]:
         """As ``SpaceEvaluator.unit_bounds``, split over the workers."""
@@ -223,11 +225,18 @@ class DaskWorkers:
             self._without_workers_since = None
             return reply
 
-    def _submit(self, task: Task, call: tuple[Any, ...]) -> Any:
+    def _prepare(self) -> list[Any]:
+        """Have workers make ready while the driver does too; who comes later does so with its first task."""
+        try:
+            return [self._submit(prepare, (), workers=[worker]) for worker in self._client.nthreads()]
+        except (OSError, TimeoutError, RuntimeError, RunError):  # told when there is work to be done
+            return []
+
+    def _submit(self, task: Task, call: tuple[Any, ...], **where: Any) -> Any:
         try:
             # Not pure: a task's name must not depend on its arguments, or another run's answer might be reused.
             left_s = self._patience.stop.time_left_s()
-            return self._client.submit(task, self._job, *call, left_s, pure=False)
+            return self._client.submit(task, self._job, *call, left_s, pure=False, **where)
         except (OSError, RuntimeError) as error:  # the client closed itself
             raise self._lost() from error
 

@@ -64,6 +64,16 @@ def job_text(settings: SearchSettings) -> str:
     return canonical_text(to_json(_job(settings)))
 
 
+def prepare(job: str, time_left_s: float = math.inf) -> Reply:
+    """Nothing but that the worker is ready for the job.
+
+    Args:
+        job: The search.
+        time_left_s: From now: clocks of two machines need not agree.
+    """
+    return _answered_by_any(job, lambda _evaluator, _stop: {}, time_left_s)
+
+
 def bound_designs(job: str, designs: Sequence[int], time_left_s: float = math.inf) -> Reply:
     """``bounds``: what ``SpaceEvaluator.unit_bounds`` gives, by model, packed.
 
