@@ -14,6 +14,7 @@ from rephaze.search.workers.dask_tasks import (
     bound_designs,
     forget,
     job_text,
+    prepare,
     solve_design,
 )
 from rephaze.search.workers.packing import pack_bounds, unpack_bounds
@@ -48,6 +49,15 @@ def test_bounds_and_evaluations_are_the_evaluators_bit_for_bit(asked):
     own = [bounds.chip(0) for bounds in want]
     reply = solve_design(job, 0, [pack_bounds(one) for one in own], -math.inf)
     assert from_json(Evaluation, json.loads(reply["evaluation"])) == evaluator.evaluate(0, own, -math.inf)
+
+
+def test_a_worker_makes_ready_before_it_is_asked(asked):
+    job = job_text(asked)
+    assert prepare(job, 0.0) == {"stopped": True}
+    assert not dask_tasks._evaluators
+    assert prepare(job) == {}
+    assert list(dask_tasks._evaluators) == [job]
+    assert prepare(edited(job, lambda document: document.update(code_digest="0" * 64))).keys() == {"refused"}
 
 
 def edited(job, change):
