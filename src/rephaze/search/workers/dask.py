@@ -208,6 +208,9 @@ class DaskWorkers:
         from distributed import CancelledError
 
         while True:
+            # Of many tasks the next is often done a moment after the one before: the deadline is looked at anyway.
+            if not future.done():
+                self._patience.check()
             # Soon after the deadline it is known whether a worker answers.
             wait_s = min(POLL_S, max(self._patience.stop.time_left_s(), LEAST_POLL_S))
             try:
