@@ -59,7 +59,6 @@ def chip_items(chip: Chip, model: AreaModel) -> ChipItems:
     )
 
 
-@cache
 def lane_um2() -> float:
     """One vector lane of the corrected model: arithmetic, special functions and registers."""
     num_words = component_value("corrected", "lane_register_words")
@@ -99,12 +98,17 @@ def buffer_banks(bytes_per_cycle: Floats) -> Floats:
     return np.maximum(1.0, np.ceil(bytes_per_cycle / component_value("corrected", "buffer_bank_bytes_per_cycle")))
 
 
-@cache
 def _sram_node_factor() -> float:
     """CACTI's 22 nm areas to 7 nm silicon: the anchor's area over what the table gives for the anchor."""
-    num_bytes = np.array([component_value("corrected", "sram_anchor_bytes")])
     num_banks = buffer_banks(np.array([component_value("corrected", "sram_anchor_bytes_per_cycle")]))
-    return float(component_value("corrected", "sram_anchor_um2")) / float(banked_um2(num_bytes, num_banks)[0])
+    num_bytes, area_um2 = (component_value("corrected", f"sram_anchor_{name}") for name in ("bytes", "um2"))
+    return float(area_um2) / _banked_um2(float(num_bytes), float(num_banks[0]))
+
+
+@cache
+def _banked_um2(num_bytes: float, num_banks: float) -> float:
+    """Of one memory: every look at a chip's area asks it of the same."""
+    return float(banked_um2(np.array([num_bytes]), np.array([num_banks]))[0])
 
 
 def _one(chips: ChipTable) -> NDArray[np.int64]:
