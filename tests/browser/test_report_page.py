@@ -140,11 +140,16 @@ def test_a_timeline_zooms_and_moves_by_keys(page):
     assert page.console() == []
 
 
+SCROLLED = "const done = arguments[0]; requestAnimationFrame(() => requestAnimationFrame(() => done(1)))"
+"""A page that still scrolls hides its hint."""
+
+
 def test_the_pointer_brings_a_hint(page):
     mark = page.run(
         "const mark = document.querySelector('figure[data-name=chip] [data-t^=global]');"
         "mark.scrollIntoView({block: 'center'}); return mark"
     )
+    page.wait_for(SCROLLED)
     page.point_at(mark)
     assert "mm²" in page.run(
         "const tip = document.querySelector('.tip'); return tip.hidden ? '' : tip.textContent"
@@ -154,8 +159,7 @@ def test_the_pointer_brings_a_hint(page):
         "drawn.scrollIntoView({block: 'center'});"
         "const box = drawn.getBoundingClientRect(); return [drawn, box.width, box.height]"
     )
-    # A page that still scrolls hides its hint.
-    page.wait_for("const done = arguments[0]; requestAnimationFrame(() => requestAnimationFrame(() => done(1)))")
+    page.wait_for(SCROLLED)
     # The first device begins with the first microbatch; the rows begin at 70 of 760.
     page.point_at(drawn, right=round(wide * (80 / 760 - 0.5)), down=-round(high / 2) + 18)
     said = page.run("const tip = document.querySelector('.tip'); return tip.hidden ? '' : tip.textContent")
