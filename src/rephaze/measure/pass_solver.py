@@ -98,15 +98,12 @@ class PassSolver:
         self._least_op_s: dict[int, tuple[OpBlock, Floats]] = {}
         self._fastest: dict[tuple[str, GraphCut, int, int], FastestForm] = {}
 
-    def schedule(
-        self, one_pass: PassWork, table: ModeTable, most_work: int | None = None, cutoff_cycles: int | None = None
-    ) -> LayerSchedule:
+    def schedule(self, one_pass: PassWork, table: ModeTable, cutoff_cycles: int | None = None) -> LayerSchedule:
         """The schedule of one pass, proven within the work limit.
 
         Args:
             one_pass: Of a layer type.
             table: Its operators.
-            most_work: Another work limit, if that is less.
             cutoff_cycles: A bound that reaches this will do instead.
         """
         modes = LayerModes(
@@ -115,13 +112,13 @@ class PassSolver:
             hbm_share_om=table.hbm_share_om,
             buffer_share_om=table.buffer_share_om,
         )
-        return self._schedule(one_pass.structure, modes, most_work, cutoff_cycles)
+        return self._schedule(one_pass.structure, modes, self._schedule_work, cutoff_cycles)
 
     def _schedule(
         self,
         structure: ScheduleStructure,
         modes: LayerModes,
-        most_work: int | None = None,
+        most_work: int,
         cutoff_cycles: int | None = None,
     ) -> LayerSchedule:
         cores = Cores(
@@ -129,7 +126,7 @@ class PassSolver:
             num_vector_cores=self.chip.num_vector_cores,
             exclusion=self.exclusion,
         )
-        work_limit = min(self._schedule_work, most_work or self._schedule_work)
+        work_limit = min(self._schedule_work, most_work)
         effort = Effort(work_limit=work_limit, cutoff_cycles=cutoff_cycles, stop=self.stop)
         return schedule_layer(structure, modes, cores, effort, self._memos.schedules)
 
