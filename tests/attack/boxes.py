@@ -184,7 +184,7 @@ class _BoxAttack:
         large = tuple(found.large_bf[0].tolist())
         plans = CornerPlans(evaluator, self.grid, low, large, bounding.layers(0), UNSTOPPED)
         for rung in plans.rungs:
-            finer = plans.bounded(box, rung, EVERYTHING.threshold)
+            finer = plans.bounded(box, rung, EVERYTHING).box
             self._rung(f"corner: {rung.name.lower()}", box, value, finer.upper if finer else 0.0)
             if finer is None:
                 return

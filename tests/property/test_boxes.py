@@ -15,7 +15,7 @@ import pytest
 
 from rephaze.hardware.constraints import parse_constraint
 from rephaze.hardware.grid import FIELDS, Boxes, DesignGrid
-from rephaze.measure import layer_bounds
+from rephaze.measure import model_work
 from rephaze.measure.best_plan import STAGE_NAMES, Stage
 from rephaze.measure.model_work import ModelWork
 from rephaze.measure.pass_solver import Memos
@@ -142,7 +142,7 @@ def test_a_model_of_many_classes_has_the_answer_of_an_exhaustive_search(seed, tm
     """Mixtures are looked at by their best units, below margins first; here a small model is taken for one."""
     settings = drawn(seed, "default", most_points=16)
     want, values = run_search(as_list(settings)), true_values(settings)
-    monkeypatch.setattr(layer_bounds, "MANY_CLASSES", 0)
+    monkeypatch.setattr(model_work, "MANY_CLASSES", 0)
     assert BoxEvaluator(settings).is_much
     with slow_start():
         found = recorded(settings, tmp_path / "run")
@@ -204,7 +204,7 @@ def test_every_rung_at_corners_is_above_every_design_inside(seed, objective):
         large = tuple(bounds.large_bf[0].tolist())
         plans = CornerPlans(evaluator, grid, first, large, bounding.layers(0), UNSTOPPED)
         for rung in plans.rungs:
-            box = plans.bounded(box, rung, goal.threshold)
+            box = plans.bounded(box, rung, goal).box
             assert truth <= (box.upper if box else goal.threshold) * SLACK, rung
             if box is None:
                 break
@@ -227,7 +227,7 @@ def test_of_several_models_plans_tell_how_good_each_may_be(seed):
         layers = bounding.layers(0)
         box = OpenBox(first=at, last=at, upper=float(bounds.upper_b[0]), bounded_by="", times=bounds.times[0])
         plans = CornerPlans(evaluator, grid, at, at, layers, UNSTOPPED)
-        placed = plans.bounded(box, Rung.PLACED, goal.threshold)
+        placed = plans.bounded(box, Rung.PLACED, goal).box
         for m, work in enumerate(evaluator.works):
             known_s = dict(zip(box.times[m].unit_u, box.times[m].batch_s_u, strict=True))
             finer = plans.solver.finer_bounds(work, plans.memory, layers[m])

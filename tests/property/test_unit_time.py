@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from rephaze.estimate.estimator import Estimator
-from rephaze.measure import layer_bounds as layer_bounds_module
+from rephaze.measure import model_work
 from rephaze.measure.layer_bounds import layer_bounds
 from rephaze.measure.unit_time import class_times_s, corner_time_batch_s, unit_time_batch_s, unit_times_s
 from rephaze.measure.unit_work import PassNeeds, least_batches_s, pass_needs, unit_work
@@ -36,7 +36,7 @@ SEEDS = st.integers(0, 10**6)
 @pytest.fixture
 def all_are_mixtures(monkeypatch):
     """Every model under cost model ``full`` is bounded as those with very many cuts are."""
-    monkeypatch.setattr(layer_bounds_module, "MANY_CLASSES", 0)
+    monkeypatch.setattr(model_work, "MANY_CLASSES", 0)
 
 
 def estimator_of(space, designs):
@@ -150,7 +150,7 @@ def test_as_mixtures_pruned_equals_exhaustive(seed, monkeypatch, tmp_path):
     found = run_search(asked, folder=tmp_path / "run")
     checks = verify_run(tmp_path / "run", sample=1)
     assert [check.name for check in checks if not check.passed] == []
-    monkeypatch.setattr(layer_bounds_module, "MANY_CLASSES", 10**6)
+    monkeypatch.setattr(model_work, "MANY_CLASSES", 10**6)
     want = run_search(asked)
     assert found.status is want.status is SearchStatus.OPTIMAL
     assert (found.design, found.objective, found.plans) == (want.design, want.objective, want.plans)

@@ -11,7 +11,7 @@ Axis letters: c = chip, t = layer type, u = unit, k = class of passes.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import fields, replace
+from dataclasses import fields
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,17 +19,15 @@ from numpy.typing import NDArray
 from rephaze.estimate.estimator import Estimator, SomeChips
 from rephaze.estimate.op_block import OpBlock
 from rephaze.measure.full_times import least_replays, may_replay
+from rephaze.measure.known_passes import PassOnChips, chip_keys
 from rephaze.measure.model_bounds import ModelBounds, no_bounds
 from rephaze.measure.model_work import ModelWork
-from rephaze.measure.pass_bounds import packing_bound_s, pass_bound_s
-from rephaze.measure.pass_classes import CommonPass
 from rephaze.measure.pass_times import BACKWARD, FORWARD, INPUT_PART
 from rephaze.measure.unit_time import class_least_s, device_time_s, groups_to_map, mapped_times_s, unit_times_s
 from rephaze.measure.units import Memory, Unit
 from rephaze.place.full.chip_bounds import LeastReplays
 from rephaze.types.chip import ChipTable
 from rephaze.types.graph import OpKind
-from rephaze.types.latency import ModeBounds
 from rephaze.types.schedule import Exclusion
 from rephaze.types.stopping import UNSTOPPED, StopSignal
 
@@ -46,8 +44,6 @@ CHUNK = 4096
 TOLD_APART = 1.011
 """Batches that are longer than what is of use by more than this count as this long: so what is near the best can
 still be counted by its bounds."""
-MANY_CLASSES = 100
-"""Of a model with more, as mixtures have, layers are bounded only once there is something to hold them against."""
 
 
 def layer_bounds(
@@ -98,7 +94,7 @@ def unit_times(
 
 def is_for_later(work: ModelWork) -> bool:
     """Whether there is so much to bound of a model that ``unit_times`` should do until there is an incumbent."""
-    return work.is_full and len(work.classes) > MANY_CLASSES
+    return work.is_full and work.has_many_classes
 
 
 class FinerBounds:
@@ -210,17 +206,18 @@ class FinerBounds:
         directions = [(FORWARD, bounds.forward_s_kct), (BACKWARD, bounds.backward_s_kct)]
         if is_mapped and work.has_split_backward:
             directions.append((INPUT_PART, bounds.input_s_kct))
-        to_pack: list[tuple[CommonPass, ModeBounds, Floats]] = []
+        keys = chip_keys(chips) if is_mapped else []
+        to_pack: list[tuple[PassOnChips, Floats]] = []
         for direction, times_kct in directions:
             for kind in range(times_kct.shape[2]):
                 self._stop.check()
                 common = work.common_pass(k, kind, direction)
-                table = common.bounds(estimator, is_mapped=is_mapped)
-                found_c = pass_bound_s(common, table, chips, self._exclusion)
+                one = PassOnChips(common, estimator, chips, self._exclusion, keys, work.known_passes)
+                found_c = one.mapped_bound_s() if is_mapped else one.bound_s()
                 # A mix of paths and loads is found only nearly: the one before may have been better.
                 times_kct[k, columns, kind] = np.maximum(times_kct[k, columns, kind], found_c)
                 if is_mapped and work.is_full and self._num_t[kind] > 1 and direction != INPUT_PART:
-                    to_pack.append((common, table, times_kct[k, :, kind]))
+                    to_pack.append((one, times_kct[k, :, kind]))
         if to_pack:
             useful = np.arange(len(columns))
             if longest_s_c is not None:
@@ -228,24 +225,12 @@ class FinerBounds:
                 units = [work.units[u] for u in self.units_of_k[k].tolist()]
                 least_s_c = np.minimum.reduce([device_time_s(work, unit, both_s_ct) for unit in units])
                 useful = np.flatnonzero(least_s_c <= longest_s_c)
-            self._pack(to_pack, columns, useful)
+            # Raised to what packing proves of them.
+            for one, times_c in to_pack if len(useful) else ():
+                self._stop.check()
+                times_c[columns[useful]] = np.maximum(times_c[columns[useful]], one.packing_bound_s(useful))
         bounds.is_mapped_kc[k, columns] = is_mapped
         return estimator
-
-    def _pack(self, passes: Sequence[tuple[CommonPass, ModeBounds, Floats]], columns: Ints, useful: Ints) -> None:
-        """Raise the times of passes, of layers that repeat, to what packing proves of them.
-
-        Args:
-            passes: What they have in common, operators on the chips at hand, and times on all chips.
-            columns: The chips at hand.
-            useful: Positions among these.
-        """
-        chips = self._chips.take(columns[useful])
-        for common, table, times_c in passes:
-            self._stop.check()
-            own = replace(table, cycles_moc=table.cycles_moc[:, :, useful])
-            found_c = packing_bound_s(common, own, chips, self._exclusion)
-            times_c[columns[useful]] = np.maximum(times_c[columns[useful]], found_c)
 
     def set_unit(
         self,

@@ -19,6 +19,7 @@ from rephaze.errors import SpecError
 from rephaze.measure.cut_forms import CutForm, CutForms
 from rephaze.measure.full_problem import full_graph, full_problem
 from rephaze.measure.keep_budgets import keep_budgets
+from rephaze.measure.known_passes import KnownPasses
 from rephaze.measure.legal_cuts import legal_cuts
 from rephaze.measure.pass_classes import CommonPass, PassClass, PassWork
 from rephaze.measure.pass_items import PassItems, pass_items
@@ -47,6 +48,8 @@ FullBoundsMemo = Recent[tuple[int, Unit, Memory], FullChipBounds]
 """By model, unit and memory."""
 MOST_BOUNDS = 1200
 """Kept: a quarter of a megabyte each, made anew in some milliseconds."""
+MANY_CLASSES = 100
+"""Of a model with more, as mixtures have, little is looked at until there is something to hold it against."""
 _numbers = count()
 
 
@@ -115,12 +118,18 @@ class ModelWork:
         self._number = next(_numbers)
         """Among those that share bounds."""
         self._full_graphs: dict[tuple[GraphCut, int], FullGraph] = {}
+        self.known_passes = KnownPasses()
 
     def renamed(self, name: str) -> ModelWork:
         """The same model under another name; both know what is found of either."""
         other = copy(self)
         other.name, other._alike = name, self
         return other
+
+    @property
+    def has_many_classes(self) -> bool:
+        """Whether there is so much to bound that coarse times must do at first."""
+        return len(self.classes) > MANY_CLASSES
 
     @property
     def tp_degrees(self) -> tuple[int, ...]:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
 
 from rephaze.measure.pass_classes import CommonPass
 from rephaze.schedule.bounds import lower_bounds
-from rephaze.schedule.packing_bounds import packing_bounds
+from rephaze.schedule.packing_bounds import KnownTeams, packing_bounds
 from rephaze.types.chip import ChipTable
 from rephaze.types.latency import IMPOSSIBLE_CYCLES, ModeBounds
 from rephaze.types.schedule import Exclusion
@@ -29,9 +30,11 @@ def pass_bound_s(common: CommonPass, table: ModeBounds, chips: ChipTable, exclus
     return _bound_s(lower_bounds, common, table, chips, exclusion)
 
 
-def packing_bound_s(common: CommonPass, table: ModeBounds, chips: ChipTable, exclusion: Exclusion) -> Floats:
+def packing_bound_s(
+    common: CommonPass, table: ModeBounds, chips: ChipTable, exclusion: Exclusion, known: KnownTeams
+) -> Floats:
     """The same by packing: where operators share much, some percent better, and a millisecond a chip longer."""
-    return _bound_s(packing_bounds, common, table, chips, exclusion)
+    return _bound_s(partial(packing_bounds, known=known), common, table, chips, exclusion)
 
 
 def _bound_s(

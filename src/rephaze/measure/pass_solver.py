@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,13 +27,14 @@ from rephaze.measure.pass_times import (
     seconds_of,
 )
 from rephaze.schedule.needs import Cores
-from rephaze.schedule.parts import HURRIED_WORK, SEARCH_WORK, Effort
+from rephaze.schedule.packing_bounds import packing_bounds
+from rephaze.schedule.parts import HURRIED_WORK, SEARCH_WORK, SKETCH_WORK, WIDE_WORK, Effort
 from rephaze.schedule.solve import LayerModes, LayerSchedule, ScheduleMemo, schedule_layer
 from rephaze.schedule.structure import ScheduleStructure
 from rephaze.types.chip import Chip, ChipTable, chip_table
 from rephaze.types.cut import GraphCut
 from rephaze.types.energy import AccessEnergy
-from rephaze.types.latency import ModeTable
+from rephaze.types.latency import IMPOSSIBLE_CYCLES, ModeBounds, ModeTable
 from rephaze.types.scenario import Scenario
 from rephaze.types.stopping import UNSTOPPED, StopSignal
 
@@ -93,15 +94,19 @@ class PassSolver:
         self._tables: dict[_Pass, ModeTable] = {}
         self._times: dict[_Pass, PassTimes] = {}
         self._hurried: dict[_Pass, PassTimes] = {}
+        self._sketched: dict[_Pass, PassTimes] = {}
         self._op_times: dict[_Pass, OpTimes] = {}
         self._class_cycles: dict[tuple[str, int, int, int], int] = {}
         self._least_op_s: dict[int, tuple[OpBlock, Floats]] = {}
         self._fastest: dict[tuple[str, GraphCut, int, int], FastestForm] = {}
 
-    def schedule(self, one_pass: PassWork, table: ModeTable, cutoff_cycles: int | None = None) -> LayerSchedule:
+    def schedule(
+        self, work: ModelWork, one_pass: PassWork, table: ModeTable, cutoff_cycles: int | None = None
+    ) -> LayerSchedule:
         """The schedule of one pass, proven within the work limit.
 
         Args:
+            work: The model.
             one_pass: Of a layer type.
             table: Its operators.
             cutoff_cycles: A bound that reaches this will do instead.
@@ -112,7 +117,8 @@ class PassSolver:
             hbm_share_om=table.hbm_share_om,
             buffer_share_om=table.buffer_share_om,
         )
-        return self._schedule(one_pass.structure, modes, self._schedule_work, cutoff_cycles)
+        most_work = WIDE_WORK if work.has_many_classes else self._schedule_work
+        return self._schedule(one_pass.structure, modes, most_work, cutoff_cycles)
 
     def _schedule(
         self,
@@ -164,7 +170,7 @@ class PassSolver:
     def fastest_form(self, work: ModelWork, cut: GraphCut, microbatch: int, kind: int) -> FastestForm:
         """The form of a cut sequence in which both passes of a layer type together take least."""
         if cut.cp == 1:
-            return FastestForm(0, is_proven=True)
+            return FastestForm(0, is_proven=True, possible=(0,))
         key = (work.same_as, cut, microbatch, kind)
         if key not in self._fastest:
             self._fastest[key] = self._find_fastest(work, cut, microbatch, kind)
@@ -176,7 +182,7 @@ class PassSolver:
             [_Pass(work.same_as, cut, microbatch, form, kind, one) for one in (FORWARD, BACKWARD)]
             for form in range(len(work.forms(cut)))
         ]
-        least = [sum(self._form_times(work, key, hurried=True).bound_cycles for key in own) for own in keys]
+        least = [sum(self._form_times(work, key, Times.HURRIED).bound_cycles for key in own) for own in keys]
         # What is known to be as quick comes first in the list of forms, whatever was looked at first.
         best: tuple[float, int] = (math.inf, len(least))
         for form in sorted(range(len(least)), key=lambda form: (least[form], form)):
@@ -185,13 +191,29 @@ class PassSolver:
                 cutoff = None if math.isinf(best[0]) else int(best[0]) + (form < best[1])
                 cycles, least[form] = self._both_times(work, keys[form], cutoff)
                 best = min(best, (cycles, form))
-        return FastestForm(best[1], is_proven=all(bound >= best[0] for bound in least))
+        possible = tuple(form for form, bound in enumerate(least) if form == best[1] or (bound, form) < best)
+        return FastestForm(best[1], is_proven=all(bound >= best[0] for bound in least), possible=possible)
+
+    def _sketched_forms(self, work: ModelWork, cut: GraphCut, microbatch: int, kind: int) -> Sequence[int]:
+        """Forms that may be the fastest, by sketches of those that little work leaves a chance."""
+        keys = [
+            [_Pass(work.same_as, cut, microbatch, form, kind, one) for one in (FORWARD, BACKWARD)]
+            for form in range(len(work.forms(cut)))
+        ]
+        least = [sum(self._form_times(work, key, Times.HURRIED).bound_cycles for key in own) for own in keys]
+        best: float = math.inf
+        for form in sorted(range(len(least)), key=lambda form: least[form]):
+            if least[form] <= best:
+                found = [self._form_times(work, key, Times.SKETCHED) for key in keys[form]]
+                least[form] = max(least[form], sum(one.bound_cycles for one in found))
+                best = min(best, sum(one.cycles for one in found))
+        return [form for form, bound in enumerate(least) if bound <= best]
 
     def _both_times(self, work: ModelWork, keys: list[_Pass], cutoff: int | None) -> tuple[float, int]:
         """Cycles of both passes together, infinite if they are no less than the cutoff, and their bound."""
         if cutoff is not None:
             # The pass of which more is open first: it may answer for both.
-            hurried = [self._form_times(work, key, hurried=True) for key in keys]
+            hurried = [self._form_times(work, key, Times.HURRIED) for key in keys]
             bounds = [one.bound_cycles for one in hurried]
             for k in sorted((0, 1), key=lambda k: bounds[k] - hurried[k].cycles):
                 asked = self._asked_times(work, keys[k], cutoff - bounds[1 - k])
@@ -208,37 +230,61 @@ class PassSolver:
         times = self._scheduled_times(work, key, cutoff)
         if times.is_proven:
             self._times[key] = times
+        else:
+            # What a question has shown of a pass is more than what little work does.
+            known = self._form_times(work, key, Times.HURRIED)
+            times = replace(times, bound_cycles=max(times.bound_cycles, known.bound_cycles))
+            self._hurried[key] = times
         return times
 
-    def _form_times(self, work: ModelWork, key: _Pass, *, hurried: bool = False) -> PassTimes:
+    def _form_times(self, work: ModelWork, key: _Pass, times: Times = Times.SCHEDULED) -> PassTimes:
         if key in self._times:
             return self._times[key]
-        kept = self._hurried if hurried else self._times
+        kept = {Times.HURRIED: self._hurried, Times.SKETCHED: self._sketched}.get(times, self._times)
         if key not in kept:
-            kept[key] = self._hurried_times(work, key) if hurried else self._scheduled_times(work, key)
+            is_cut = kept is not self._times
+            kept[key] = self._cut_times(work, key, times) if is_cut else self._scheduled_times(work, key)
         return kept[key]
 
     def _scheduled_times(self, work: ModelWork, key: _Pass, cutoff_cycles: int | None = None) -> PassTimes:
         table = self.pass_table(work, key.cut, key.microbatch, key.kind, key.direction, key.form)
         one_pass = _form(work, key.cut, key.form).passes[key.kind][key.direction]
-        found = self.schedule(one_pass, table, cutoff_cycles=cutoff_cycles)
+        found = self.schedule(work, one_pass, table, cutoff_cycles=cutoff_cycles)
         return PassTimes(cycles=found.makespan_cycles, bound_cycles=found.bound_cycles, energy_j=table.energy_j)
 
-    def _hurried_times(self, work: ModelWork, key: _Pass) -> PassTimes:
+    def _cut_times(self, work: ModelWork, key: _Pass, times: Times) -> PassTimes:
         """What little work proves: energies, which take longer than the schedule, are not looked at."""
+        is_sketch = times is Times.SKETCHED
+        known = self._form_times(work, key, Times.HURRIED) if is_sketch else None
+        if known is not None and known.is_proven:
+            return known
         own = work.own_pass(key.cut, key.microbatch, key.form, key.kind, key.direction)
-        found = self._hurried_schedule(work, own)
-        return PassTimes(cycles=found.makespan_cycles, bound_cycles=found.bound_cycles, energy_j=math.nan)
+        table = own.in_modes(self.estimator(work))
+        found = self._cut_schedule(own, table, SKETCH_WORK if is_sketch else HURRIED_WORK)
+        cycles, bound_cycles = found.makespan_cycles, found.bound_cycles
+        if known is not None:
+            cycles, bound_cycles = min(cycles, known.cycles), max(bound_cycles, known.bound_cycles)
+        elif work.is_full and bound_cycles < cycles < IMPOSSIBLE_CYCLES:
+            # Of wide passes so little work does not come to what packing says at once.
+            packed_c = packing_bounds(
+                own.structure,
+                table,
+                num_tensor_cores_c=self.table.num_tensor_cores,
+                num_vector_cores_c=self.table.num_vector_cores,
+                exclusion=self.exclusion,
+                known=work.known_passes.teams,
+            )
+            bound_cycles = max(bound_cycles, int(packed_c[0]))
+        return PassTimes(cycles=cycles, bound_cycles=bound_cycles, energy_j=math.nan)
 
-    def _hurried_schedule(self, work: ModelWork, common: CommonPass) -> LayerSchedule:
-        table = common.in_modes(self.estimator(work))
+    def _cut_schedule(self, common: CommonPass, table: ModeBounds, most_work: int) -> LayerSchedule:
         modes = LayerModes(
             cycles_om=np.ascontiguousarray(table.cycles_moc[:, :, 0].T),
             all_cores_om=np.tile(table.all_cores_m, (table.cycles_moc.shape[1], 1)),
             hbm_share_om=table.hbm_share_om,
             buffer_share_om=table.buffer_share_om,
         )
-        return self._schedule(common.structure, modes, HURRIED_WORK)
+        return self._schedule(common.structure, modes, most_work)
 
     def pass_seconds(
         self,
@@ -262,12 +308,16 @@ class PassSolver:
             if times is Times.SCHEDULED:
                 cycles.append(self.pass_times(work, cut, microbatch, kind, direction).cycles)
                 continue
+            forms: Sequence[int] = range(len(work.forms(cut)) if cut.cp > 1 else 1)
             if times is Times.LEAST:
                 # As much as is needed to know the fastest form; of the others what is known by then.
                 self.pass_times(work, cut, microbatch, kind, direction)
-            forms = range(len(work.forms(cut)) if cut.cp > 1 else 1)
+                forms = self.fastest_form(work, cut, microbatch, kind).possible
+            elif times is Times.SKETCHED and cut.cp > 1:
+                forms = self._sketched_forms(work, cut, microbatch, kind)
+            means = times if times is Times.SKETCHED else Times.HURRIED
             keys = [_Pass(work.same_as, cut, microbatch, form, kind, direction) for form in forms]
-            cycles.append(min(self._form_times(work, key, hurried=True).bound_cycles for key in keys))
+            cycles.append(min(self._form_times(work, key, means).bound_cycles for key in keys))
         return seconds_of(cycles, self.chip.clock_hz)
 
     def _least_of_class(self, work: ModelWork, k: int, kind: int, direction: int) -> int:
@@ -275,7 +325,12 @@ class PassSolver:
         key = (work.same_as, k, kind, direction)
         if key not in self._class_cycles:
             passes = work.schedulable_passes(k, kind, direction)
-            found = [self._hurried_schedule(work, common).bound_cycles for common in passes]
+            estimator = self.estimator(work)
+            tables = [one.in_modes(estimator) for one in passes]
+            found = [
+                self._cut_schedule(one, table, HURRIED_WORK).bound_cycles
+                for one, table in zip(passes, tables, strict=True)
+            ]
             self._class_cycles[key] = min(found)
         return self._class_cycles[key]
 

@@ -45,6 +45,8 @@ class Times(Enum):
     """What little work proves of schedules of what the passes of a class have in common."""
     HURRIED = auto()
     """What little work proves of the schedules."""
+    SKETCHED = auto()
+    """What some more does, of forms of a cut sequence that may be the quickest."""
     LEAST = auto()
     """What all the work there is proves of them."""
     SCHEDULED = auto()
@@ -56,6 +58,8 @@ class FastestForm(NamedTuple):
     form: int
     is_proven: bool
     """No other form can be quicker, were its schedules as short as their bounds."""
+    possible: tuple[int, ...]
+    """All that may be the quickest: those that are by their bounds, and this."""
 
 
 class LayerSeconds(NamedTuple):

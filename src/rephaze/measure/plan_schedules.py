@@ -95,7 +95,7 @@ def _pass(
     form = solver.fastest_form(work, unit.cut, unit.microbatch, kind).form
     one_pass = work.forms(unit.cut)[form].passes[kind][direction]
     table = solver.pass_table(work, unit.cut, unit.microbatch, kind, direction, form)
-    found = solver.schedule(one_pass, table)
+    found = solver.schedule(work, one_pass, table)
     problem = layer_problem(table, solver.chip, one_pass.graph.edges, solver.exclusion)
     return problem, _schedule(problem, found, time.perf_counter() - began)
 

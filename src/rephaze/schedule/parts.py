@@ -23,6 +23,10 @@ SEARCH_WORK = 300_000
 """Work limit for outer searches: hard parts end after some two seconds, and alike on every machine."""
 HURRIED_WORK = 3_000
 """Enough for most proofs and, where it is not, for a bound near the optimum."""
+WIDE_WORK = 100_000
+"""Of mixtures, whose parts stay unproven whatever is spent on them: thrice as much closes a tenth of their gap."""
+SKETCH_WORK = 20_000
+"""Enough for schedules of wide parts that are hardly longer than the best that are ever found."""
 _LENIENCES = (0.0, 0.0, 0.002, 0.0, 0.0, 0.02)
 """Of rounds of random moves: strict ones mostly end soonest, lenient ones where those are stuck."""
 _MAX_TRIES, _MAX_TRIES_TIMES_OPS_2 = 3_000, 30_000_000

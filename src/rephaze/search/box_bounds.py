@@ -24,7 +24,6 @@ from rephaze.measure.objective import Valuation
 from rephaze.measure.open_units import OpenUnits
 from rephaze.measure.unit_work import least_batches_s
 from rephaze.measure.units import Memory
-from rephaze.search.device_time import device_time_batch_s
 from rephaze.search.evaluator import Preparation
 from rephaze.types.boxes import NO_PLAN, Goal, UnitTimes
 from rephaze.types.chip import ChipTable
@@ -128,7 +127,7 @@ class BoxBounding:
             for c, b in enumerate(self._box_c.tolist()):
                 if upper_c[c] <= 0:
                     self._by_b[b] = NO_PLAN
-                elif units and upper_c[c] >= self._goal.threshold:
+                elif units and upper_c[c] >= self._goal.matters_later:
                     times[b] = self._left(units, c)
         return BoxBounds(self._boxes, self._large_bf, upper_b, self._by_b, times)
 
@@ -146,19 +145,10 @@ class BoxBounding:
         return asked_c
 
     def _by_device_time(self) -> Floats:
-        models = self._models
-        least_s_mc = [
-            device_time_batch_s(work, self._chips, models.model, models.exclusion) for work in self._works
-        ]
-        if models.model.has_memory_terms:
-            for own, first in zip(models.unit_works, models.first_same, strict=True):
-                known = self._first_s_muc[first] if first < len(self._first_s_muc) else None
-                self._first_s_muc.append(least_batches_s(own, self._chips) if known is None else known)
-            least_s_mc = [
-                np.maximum(least_s_c, first_s_uc.min(axis=0))
-                for least_s_c, first_s_uc in zip(least_s_mc, self._first_s_muc, strict=True)
-            ]
-        self._least_s_mc = np.stack(least_s_mc)
+        for own, first in zip(self._models.unit_works, self._models.first_same, strict=True):
+            known = self._first_s_muc[first] if first < len(self._first_s_muc) else None
+            self._first_s_muc.append(least_batches_s(own, self._chips) if known is None else known)
+        self._least_s_mc = np.stack([first_s_uc.min(axis=0) for first_s_uc in self._first_s_muc])
         return self._upper()
 
     def _upper(self) -> Floats:
@@ -177,7 +167,7 @@ class BoxBounding:
     def _open_units(self, m: int) -> OpenUnits:
         work, models = self._works[m], self._models
         shape_uc = (len(work.units), len(self._chips))
-        batch_s_uc = self._first_s_muc[m].copy() if self._first_s_muc else np.zeros(shape_uc)
+        batch_s_uc = self._first_s_muc[m].copy()
         for c, b in enumerate(self._box_c.tolist()):
             for known in [
                 own for own, first in zip(self._given[b], models.first_same, strict=False) if first == m
@@ -201,7 +191,7 @@ class BoxBounding:
         found = []
         for m, own in enumerate(units):
             longest_s = longest_batches(
-                self._valuation, self._works, self._least_s_mc, m, self._goal.threshold, only=c
+                self._valuation, self._works, self._least_s_mc, m, self._goal.matters_later, only=c
             )[0]
             batch_s_u = own.batch_s_uc[:, c]
             is_left_u = (batch_s_u <= longest_s) & np.isfinite(batch_s_u)

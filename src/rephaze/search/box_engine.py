@@ -60,6 +60,10 @@ class BoxState:
     """Parts of the answer above it that boxes are brought below, one after the other; the last is none."""
     at_margin: int = 0
     """The one that boxes are brought below now."""
+    num_for_good: int = 0
+    """Designs that are solved at each margin however far they are from it."""
+    solved_at_margin: int = -1
+    """The last one at which they were."""
     incumbent: Evaluation | None = None
     evaluations: dict[int, Evaluation] = field(default_factory=dict)
     heap: list[tuple[float, int, OpenBox]] = field(default_factory=list)
@@ -98,7 +102,8 @@ class BoxState:
         goal, margin = self.goal, self.margins[self.at_margin]
         if not margin or not goal.has_answer:
             return goal
-        return replace(goal, threshold=goal.threshold * (1 + margin), cutoff=goal.cutoff * (1 + margin))
+        above = 1 + margin
+        return replace(goal, threshold=goal.threshold * above, cutoff=goal.cutoff * above, least=goal.threshold)
 
     @property
     def has_margins(self) -> bool:
@@ -285,11 +290,19 @@ class _Run:
         self._climb()
 
     def solve_ready(self, most: int) -> bool:
-        """Solve the best designs at hand; whether there were any."""
-        batch = self.state.take(self.state.ready, most)
+        """Solve the best designs at hand; whether there were any.
+
+        What no bound brings below a margin may well be better than the answer: the first ones at each margin may
+        be solved for good, not only as far as it takes to bring them below it too.
+        """
+        state = self.state
+        is_for_good = state.num_for_good > 0 and state.solved_at_margin < state.at_margin
+        batch = state.take(state.ready, state.num_for_good if is_for_good else most)
         if not batch:
             return False
-        if self._answer(batch):
+        if is_for_good:
+            state.solved_at_margin = state.at_margin
+        if self._answer(batch, is_for_good=is_for_good):
             self._climb()
         return True
 
@@ -300,11 +313,11 @@ class _Run:
             if not near or not self._answer(near, is_covered=False):
                 return
 
-    def _answer(self, batch: Sequence[OpenBox], *, is_covered: bool = True) -> bool:
+    def _answer(self, batch: Sequence[OpenBox], *, is_covered: bool = True, is_for_good: bool = False) -> bool:
         """Solve designs and take the answers; whether one is the best."""
         state = self.state
         # What is looked at beside the cover is to better the answer, by however little.
-        goal = state.next_goal if is_covered else state.goal
+        goal = state.next_goal if is_covered and not is_for_good else state.goal
         state.in_hand = list(batch) if is_covered else []
         try:
             answers = self._known_or_solved(batch, goal)

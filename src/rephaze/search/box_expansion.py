@@ -39,7 +39,9 @@ PLACE_REACH = 1.25
 HURRY_REACH = 1.08
 """Schedules likewise."""
 MANY_PLACE_REACH, MANY_HURRY_REACH = 1.08, 1.05
-"""Both for several models, of each of which it takes as long, and for mixtures."""
+"""Both for several models, of each of which it takes as long."""
+MIXTURE_REACH = 1.025
+"""Both for a mixture: packing leaves little for schedules to say, and there are many of them."""
 MAX_ROUNDS = 16
 """Of cutting by device time."""
 TIE = 1e-12
@@ -75,6 +77,8 @@ class BoxExpansion:
         # With other models to make good what one lacks, few units are out for sure, and mixtures have hundreds:
         # only the best are looked at.
         self._is_much = models.is_much
+        reaches = (MANY_PLACE_REACH, MANY_HURRY_REACH) if models.is_of_many else (MIXTURE_REACH, MIXTURE_REACH)
+        self._place_reach, self._hurry_reach = reaches
         self._left: dict[int, OpenBox] = dict(enumerate(boxes))
         """What of each box is neither closed nor given back."""
         self._closed: list[list[ClosedBox]] = [[] for _ in boxes]
@@ -238,14 +242,19 @@ class BoxExpansion:
         bounds = bounding.run(BEST_UNITS if self._is_much else ALL_RUNGS)
         for at, b in enumerate(near):
             upper, by = float(bounds.upper_b[at]), bounds.by_b[at]
-            if self._is_closed(upper):
-                self._close(b, upper, by)
-                continue
             box = self._left[b]
             if upper < box.upper:
                 box = replace(box, upper=upper, bounded_by=by)
             self._left[b] = box = replace(box, times=bounds.times[at])
-            if b in single or not self._is_much or self._is_within(box.upper, MANY_PLACE_REACH):
+            if self._is_closed(upper):
+                if 0 < box.upper >= self._goal.matters_later:
+                    self._give_back(
+                        b
+                    )  # it only fell below a margin: what was found of it is not to be found again
+                else:
+                    self._close(b, box.upper, box.bounded_by)
+                continue
+            if b in single or not self._is_much or self._is_within(box.upper, self._place_reach):
                 self._plan(b, large[b], bounding.layers(at))
             if b in self._left and b in single:
                 self._make_ready(b)
@@ -255,15 +264,18 @@ class BoxExpansion:
         box = self._left[b]
         if self._goal.has_answer:
             plans = CornerPlans(self._models, self._grid, box.first, large, layers, self._stop)
-            reach = MANY_HURRY_REACH if self._is_much else HURRY_REACH
+            reach = self._hurry_reach if self._is_much else HURRY_REACH
             for rung in plans.rungs:
                 if rung is Rung.HURRIED and box.first != large and not self._is_within(box.upper, reach):
                     break
-                found = plans.bounded(box, rung, self._goal.threshold)
-                if found is None:
+                found = plans.bounded(box, rung, self._goal)
+                if found.box is None:
                     self._close(b, min(box.upper, self._goal.threshold), rung.says)
                     return
-                self._left[b] = box = found
+                self._left[b] = box = found.box
+                if found.is_closed:
+                    self._give_back(b)
+                    return
         if box.upper <= self._goal.objective * (1 + TIE):
             area_um2 = float(self._grid.area_um2(np.array([box.first], dtype=np.int64))[0])
             if area_um2 > self._goal.area_um2 * (1 + TIE):

@@ -25,8 +25,10 @@ from rephaze.types.system import ChosenSystem
 
 RECORD_S = 5.0
 """Between two records of the cover."""
-MANY_MARGINS = (0.3, 0.15, 0.08, 0.04, 0.009, 0.0)
+MANY_MARGINS = (0.3, 0.15, 0.08, 0.04, 0.02, 0.009, 0.0)
 """Of several models, and mixtures, what boxes are brought below one by one: less than a percent before none."""
+FOR_GOOD = 2
+"""Designs of a mixture that are solved at each margin, whatever they are worth."""
 
 
 class BoxSearch:
@@ -53,7 +55,14 @@ class BoxSearch:
         """The best chip and plans, proven unless stopped early; then also those within a part of the best."""
         known: Sequence[Evaluation] = list(self.store.evaluations()) if self.store else []
         margins = MANY_MARGINS if self.evaluator.is_much and not count_within else (0.0,)
-        self.state = BoxState(rank=self._rank, area_of=self._area_um2, within=count_within, margins=margins)
+        self.state = BoxState(
+            rank=self._rank,
+            area_of=self._area_um2,
+            within=count_within,
+            margins=margins,
+            # Where a climb goes by first plans, its end may be a tenth below the best.
+            num_for_good=FOR_GOOD if len(margins) > 1 and len(self.settings.models) == 1 else 0,
+        )
         self.state.absorb(known)
         is_new = self._open_cover()
         is_complete = False

@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import replace
 from enum import Enum
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,7 +19,7 @@ from rephaze.measure.pass_times import LayerSeconds
 from rephaze.measure.units import Unit
 from rephaze.search.box_bounds import corner_memories, corner_valuation, longest_batches
 from rephaze.search.evaluator import Preparation
-from rephaze.types.boxes import OpenBox, Position, UnitTimes
+from rephaze.types.boxes import Goal, OpenBox, Position, UnitTimes
 from rephaze.types.stopping import StopSignal
 
 Floats = NDArray[np.float64]
@@ -41,6 +42,15 @@ class Rung(Enum):
     def says(self) -> str:
         """As it is recorded of a box."""
         return STAGE_NAMES[Stage.PLACED if self is Rung.PLACED else Stage.HURRIED]
+
+
+class Bounded(NamedTuple):
+    """What plans say of a box."""
+
+    box: OpenBox | None
+    """With what is known of its units; None if none can matter, at whatever margin."""
+    is_closed: bool = False
+    """It falls below what was asked, which may be a margin above what matters."""
 
 
 class CornerPlans:
@@ -88,31 +98,39 @@ class CornerPlans:
         """
         return (Rung.OF_CLASS if self._is_much and self.works[0].is_full else Rung.PLACED, Rung.HURRIED)
 
-    def bounded(self, box: OpenBox, rung: Rung, threshold: float) -> OpenBox | None:
-        """The box without the units whose plans are all too slow; None if that closes it."""
+    def bounded(self, box: OpenBox, rung: Rung, goal: Goal) -> Bounded:
+        """The box without the units whose plans are all too slow to matter at any margin."""
+        threshold = goal.threshold
         works, order = self.works, list(range(len(self.works)))
         if self._is_much and not self._is_one_design:
             before = [own.least_s for own in box.times]
             box = self._with_quickest(box, rung)
             if self._at_best(box, rung) >= threshold:
-                return box  # whatever is found of the other units
+                return Bounded(box)  # whatever is found of the other units
             # Models of which most is to be gained first: they may be enough.
             order.sort(key=lambda m: -self._quickest_s.get((rung, m), 0.0) / before[m])
         least_s_mc = np.array([[own.least_s] for own in box.times])
         times = list(box.times)
         for m in order:
             work = works[m]
-            longest_s = float(longest_batches(self.valuation, works, least_s_mc, m, threshold)[0])
+            longest_s, later_s = (
+                float(longest_batches(self.valuation, works, least_s_mc, m, asked)[0])
+                for asked in (threshold, goal.matters_later)
+            )
             # One unit that stays keeps a box open: of several designs, of which schedules are looked at, the rest
             # can wait. With other models the least of all units counts: of those that take no less than one that
             # was looked at no more is asked.
             one_is_enough = rung is Rung.HURRIED and not self._is_one_design and not self._is_much
             kept: list[int] = []
             found_s: list[float] = []
+            later: dict[int, float] = {}
             others_s = times[m].others_s
             for known_s, u in sorted(zip(times[m].batch_s_u, times[m].unit_u, strict=True)):
                 if known_s > longest_s:
-                    others_s = min(others_s, known_s)
+                    if known_s > later_s:
+                        others_s = min(others_s, known_s)
+                    else:
+                        later[u] = known_s
                     continue
                 bound_s = 0.0
                 asked_s = min((longest_s, *found_s)) if self._is_much else longest_s
@@ -123,12 +141,24 @@ class CornerPlans:
                     found_s.append(max(bound_s, known_s))
                 else:
                     # A hair more: what takes just as long is of no use either, and need not be asked again.
-                    others_s = min(others_s, math.nextafter(longest_s, math.inf))
-            times[m] = UnitTimes(unit_u=tuple(kept), batch_s_u=tuple(found_s), others_s=others_s)
+                    too_long_s = math.nextafter(longest_s, math.inf)
+                    if too_long_s > later_s:
+                        others_s = min(others_s, too_long_s)
+                    else:
+                        later[u] = too_long_s
+            times[m] = UnitTimes(unit_u=(*kept, *later), batch_s_u=(*found_s, *later.values()), others_s=others_s)
             if not kept:
-                return None
+                return self._below(self._with_times(box, rung, times), goal, may_matter_later=bool(later))
             least_s_mc[m] = np.maximum(least_s_mc[m], times[m].least_s)
-        return None if self._upper(least_s_mc) < threshold else self._with_times(box, rung, times)
+        found = self._with_times(box, rung, times)
+        if self._upper(least_s_mc) >= threshold:
+            return Bounded(found)
+        return self._below(found, goal, may_matter_later=found.upper >= goal.matters_later)
+
+    def _below(self, box: OpenBox, goal: Goal, *, may_matter_later: bool) -> Bounded:
+        """A box that no unit keeps open: it is worth no more than what was asked."""
+        found = replace(box, upper=min(box.upper, goal.threshold)) if may_matter_later else None
+        return Bounded(found, is_closed=True)
 
     def _with_quickest(self, box: OpenBox, rung: Rung) -> OpenBox:
         """The box with what plans of each model's quickest unit take: if that is too little, all is."""

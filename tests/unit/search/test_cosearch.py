@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from rephaze.measure import layer_bounds, pass_solver
+from rephaze.measure import known_passes, pass_solver
 from rephaze.search import cosearch
 from rephaze.search.certificate import BOUNDS
 from rephaze.search.cosearch import run_search
@@ -71,7 +71,7 @@ def slowed(monkeypatch, owner, name, seconds):
     return calls
 
 
-@pytest.mark.parametrize(("owner", "name"), [(layer_bounds, "pass_bound_s"), (pass_solver, "schedule_layer")])
+@pytest.mark.parametrize(("owner", "name"), [(known_passes, "pass_bound_s"), (pass_solver, "schedule_layer")])
 def test_slow_steps_do_not_hold_up_the_limit(asked, whole, monkeypatch, owner, name):
     calls = slowed(monkeypatch, owner, name, 0.4)
     began = time.perf_counter()
