@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from sys import intern
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -111,6 +112,8 @@ class GemmColumns:
         self._exact: dict[tuple[Dims, float], ModeCost] = {}
         self._mapped_cycles: dict[tuple[Dims, float], Floats] = {}
         self._last_terms: tuple[tuple[Dims, float] | None, Sequence[Floats]] = (None, ())
+        # One string for all keys: memos keep hundreds of thousands of them.
+        self._version = intern(f"{model.name}/{model.version}")
         self._slower = 1.0
         if wider is not None:
             # All bandwidths fall alike, so shapes stay apart and in order.
@@ -140,7 +143,7 @@ class GemmColumns:
         return self._mapped_cycles[at]
 
     def _found_cycles(self, dims: Dims, side_bytes: float) -> Floats:
-        version, between = f"{self.model.name}/{self.model.version}", self.memo.between
+        version, between = self._version, self.memo.between
         cycles_s = np.empty(len(self.shapes))
         missing: list[int] = []
         for s, (cores, amounts) in enumerate(self._cores_and_amounts):
@@ -158,7 +161,7 @@ class GemmColumns:
 
     def _cycles_of(self, dims: Dims, side_bytes: float, wanted: Sequence[int]) -> list[float]:
         """Cycles on some of the shapes, each mapped unless it, or one with more bandwidth, is known."""
-        version, known = f"{self.model.name}/{self.model.version}", self.memo.found
+        version, known = self._version, self.memo.found
         keys = {s: (version, dims, side_bytes, self._shape_keys[s]) for s in wanted}
         wide = {} if self.wider is None else {s: (*key[:3], self.wider._shape_keys[s]) for s, key in keys.items()}
 
@@ -264,8 +267,7 @@ class GemmColumns:
         )
 
     def _mapped(self, dims: Dims, side_bytes: float) -> ShapeColumns:
-        version = f"{self.model.name}/{self.model.version}"
-        known = self.memo.found
+        version, known = self._version, self.memo.found
         keys = [(version, dims, side_bytes, shape_key) for shape_key in self._shape_keys]
         # Each once, though chips that were not looked through may be alike.
         own = {key: known.get(key) for key in keys}

@@ -29,6 +29,17 @@ def test_between_two_shapes_of_as_many_cycles_and_nowhere_else():
     assert known.find((*KEY[:3], b"other cores"), Amounts(3.0, 2.0, 4.0)) is None
 
 
+def test_little_is_kept_of_products_that_one_shape_is_known_of():
+    known = CyclesBetween()
+    known.add(KEY, Amounts(2.0, 2.0, 2.0), 10.0)
+    ((largest, smallest),) = known.known[KEY].values()
+    assert largest is smallest
+    known.add(KEY, Amounts(1.0, 2.0, 2.0), 10.0)
+    ((largest, smallest),) = known.known[KEY].values()
+    assert (largest, smallest) == ((Amounts(2.0, 2.0, 2.0),), (Amounts(1.0, 2.0, 2.0),))
+    assert known.find(KEY, Amounts(1.5, 2.0, 2.0)) == 10.0
+
+
 @pytest.mark.parametrize("seed", range(4))
 def test_cycles_are_those_of_the_mapping_whatever_was_mapped_before(seed, monkeypatch):
     """Regions of the grid, as boxes are: a few cores, many buffers and memories."""

@@ -38,6 +38,13 @@ def test_equal_core_shapes_are_mapped_once(columns, model):
     assert np.array_equal(again.cycles_c, first.cycles_c)
 
 
+def test_all_that_is_remembered_has_one_name_of_the_model(columns):
+    memo = GemmMemo()
+    for batch in range(3):
+        columns(DEFAULT, memo).exact((batch + 1, 8, 8, 8))
+    assert len({id(version) for version, *_ in memo.found}) == 1
+
+
 def test_what_is_remembered_is_used(columns):
     memo = GemmMemo()
     columns(DEFAULT, memo).exact(DIMS)
