@@ -46,7 +46,7 @@ Floats = NDArray[np.float64]
 FullBoundsMemo = Recent[tuple[int, Unit, Memory], FullChipBounds]
 """By model, unit and memory."""
 MOST_BOUNDS = 1200
-"""Kept: a quarter of a megabyte each, made anew in some milliseconds."""
+"""Kept: an eighth of a megabyte each, made anew in some milliseconds."""
 _numbers = count()
 
 

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from rephaze.compiled import inner_in_place, kernel_in_place, unfolded
 from rephaze.errors import SpecError
-from rephaze.place.full.chip_layouts import ITEM, LAYOUT, Classes, FittingLayouts, Space, links_of
+from rephaze.place.full.chip_layouts import ITEM, LAYOUT, LINKS, Classes, FittingLayouts, Space, links_of
 from rephaze.place.full.least_time import ROUNDING, Shape, Share, Work, floor_time, least_floors
 from rephaze.place.full.line_items import CHUNKS, GATHERS, SCHEDULE, layout_costs
 from rephaze.place.full.line_solver import LineSolver
@@ -256,7 +256,7 @@ def _lower(
                     chunks = item[CHUNKS]
                     chunk = _share(forward_t, backward_t, weight_t, num_t, pp * chunks)
                 shape = Shape(pp, chunks, count, item[SCHEDULE], item[GATHERS] == 1, classes.overlap)
-                floors = least_floors(work, stage, chunk, links_of(classes.link_nq[n]), shape)
+                floors = least_floors(work, stage, chunk, links_of(classes.link_lq[row_nq[n, LINKS]]), shape)
                 if floor_time(floors, shape) >= best:
                     continue
                 if unit_s_c[c] > 0:

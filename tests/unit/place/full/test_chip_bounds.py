@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from rephaze.place.full.chip_bounds import FullChipBounds, LeastReplays
-from rephaze.place.full.chip_layouts import ITEM, LAYOUT
+from rephaze.place.full.chip_layouts import ITEM, LAYOUT, LINKS
 from rephaze.place.full.line_items import DP, PP
 from rephaze.place.full.solver import FullPlacer
 from rephaze.place.full.warmup import NUM_LAYERS, _small_problem
@@ -37,11 +37,13 @@ def test_a_device_alone_replays_what_it_cannot_keep(num_samples):
     assert best.batch_s * 0.99 < replayed_s <= best.batch_s
 
 
-def test_of_a_layout_its_place_among_the_items_and_its_transfers_are_kept():
+def test_items_and_transfers_of_layouts_are_kept_once():
     bounds = FullChipBounds(_small_problem(), [0] * NUM_LAYERS)
     assert bounds.num_layouts > len(bounds._layouts._item_iq) > 10
     classes = bounds._layouts.classes()
-    assert classes.row_nq.nbytes + classes.link_nq.nbytes <= 128 * bounds.num_layouts
+    assert classes.row_nq.nbytes <= 40 * bounds.num_layouts
+    assert len(np.unique(classes.link_lq, axis=0)) == len(classes.link_lq) < bounds.num_layouts / 2
+    assert set(classes.row_nq[:, LINKS]) == set(range(len(classes.link_lq)))
     rows = [(*classes.item_iq[row[ITEM]].tolist(), *row[LAYOUT:].tolist()) for row in classes.row_nq]
     assert len(set(rows)) == bounds.num_layouts
     for (pp, count), first, end in zip(
