@@ -1,5 +1,6 @@
 """GEMMs on many chips: each distinct core shape is mapped once, and bounds are those of the closed form."""
 
+import tracemalloc
 from dataclasses import replace
 
 import numpy as np
@@ -7,7 +8,7 @@ import pytest
 
 from rephaze.estimate.costs import chip_rates
 from rephaze.estimate.estimate_model import DEFAULT, PAPER
-from rephaze.estimate.gemm_costs import GemmColumns, GemmMemo
+from rephaze.estimate.gemm_costs import MOST_MAPPED, GemmColumns, GemmMemo
 from rephaze.types.chip import chip_table
 
 DIMS = (1, 8, 8, 8)
@@ -36,6 +37,20 @@ def test_equal_core_shapes_are_mapped_once(columns, model):
     again = columns(model, memo).exact(DIMS)
     assert memo.found == found
     assert np.array_equal(again.cycles_c, first.cycles_c)
+
+
+def test_a_full_memory_of_mapped_products_takes_no_more_than_some_tens_of_megabytes(columns):
+    own, memo, num_products = columns(DEFAULT, GemmMemo()), GemmMemo(), 200
+    own.memo = memo
+    own.exact(DIMS)
+    tracemalloc.start()
+    try:
+        for side_bytes in range(num_products):
+            own._mapped(DIMS, float(side_bytes + 1))
+        each_bytes = tracemalloc.get_traced_memory()[0] / (len(memo) - 2)
+    finally:
+        tracemalloc.stop()
+    assert MOST_MAPPED * each_bytes < 40 * 2**20
 
 
 def test_all_that_is_remembered_has_one_name_of_the_model(columns):
