@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from rephaze.estimate.arrays import Floats, Ints
+from rephaze.estimate.arrays import Floats, Ints, Rows
 from rephaze.estimate.costs import ELEMENT_BYTES, ChipRates, ModeCost, bounded_by_memory
 from rephaze.estimate.cycles_between import Amounts, CyclesBetween
 from rephaze.estimate.estimate_model import EstimateModel, Tiling
 from rephaze.estimate.gemm_default.bounds import padded_bound_terms
 from rephaze.estimate.gemm_default.core_shapes import CoreShapes
-from rephaze.estimate.gemm_default.mapper import REGISTER_BYTES_PER_MAC, map_shapes
+from rephaze.estimate.gemm_default.mapper import REGISTER_BYTES_PER_MAC, map_rows
 from rephaze.estimate.gemm_paper.mapper import DivisorProblem, map_divisors
 from rephaze.estimate.op_block import Dims
 from rephaze.recent import Recent
@@ -236,6 +236,10 @@ class GemmColumns:
         return array, middle * self._slower, far * self._slower
 
     @cached_property
+    def _rows_s(self) -> Rows:
+        return self.shapes.rows()
+
+    @cached_property
     def _divisor_bounds(self) -> DivisorBounds:
         from rephaze.estimate.gemm_paper.bounds import DivisorBounds
 
@@ -281,13 +285,12 @@ class GemmColumns:
         return ShapeColumns(*rows_s.T)
 
     def _map(self, dims: Dims, side_bytes: float, wanted: Ints) -> list[MappedGemm]:
-        shapes = self.shapes.take(wanted)
         if self.model.tiling is Tiling.DIVISORS:
             register_j = float(self.rates.energy.register_j_per_byte_c[0])
-            return [_divisor_cost(dims, shapes, s, register_j, self.model) for s in range(len(wanted))]
+            return [_divisor_cost(dims, self.shapes, s, register_j, self.model) for s in wanted.tolist()]
         from rephaze.estimate.gemm_default.equations import mapping_cycles
 
-        found_s = map_shapes(*dims, shapes, side_bytes)
+        found_s = map_rows(*dims, self._rows_s[wanted], side_bytes)
         columns = mapping_cycles(found_s), found_s["middle_bytes"], found_s["far_bytes"], found_s["traffic_j"]
         return [MappedGemm(*row) for row in zip(*(column.tolist() for column in columns), strict=True)]
 
