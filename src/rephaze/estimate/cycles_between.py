@@ -34,12 +34,18 @@ ProductKey = tuple[str, Dims, float, bytes]
 """Model and version, dimensions, side bytes, cores."""
 
 
-@dataclass(slots=True)
-class _OfProduct:
-    """One product on cores of one kind: by cycles, shapes that no other of as many cycles holds, or is held by."""
+class _Ends(NamedTuple):
+    """Of shapes with as many cycles, those that no other holds, and those that hold no other.
 
-    largest: dict[float, list[Amounts]] = field(default_factory=dict)
-    smallest: dict[float, list[Amounts]] = field(default_factory=dict)
+    Tuples, and the same one while there is one shape: of most products no more is known, and there are many.
+    """
+
+    largest: tuple[Amounts, ...]
+    smallest: tuple[Amounts, ...]
+
+
+_OfProduct = dict[float, _Ends]
+"""One product on cores of one kind, by cycles."""
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -55,13 +61,13 @@ class CyclesBetween:
             return None
         buffer_bytes, buffer_rate, hbm_rate = amounts
         # Bounds ask this most of all: written out, it takes a third of the time of ``holds`` in ``any``.
-        for cycles, largest in own.largest.items():
-            for one in largest:
+        for cycles, ends in own.items():
+            for one in ends[0]:
                 if one[0] >= buffer_bytes and one[1] >= buffer_rate and one[2] >= hbm_rate:
                     break
             else:
                 continue
-            for one in own.smallest[cycles]:
+            for one in ends[1]:
                 if one[0] <= buffer_bytes and one[1] <= buffer_rate and one[2] <= hbm_rate:
                     return cycles
         return None
@@ -70,9 +76,15 @@ class CyclesBetween:
         """Take what was mapped."""
         own = self.known.get(key)
         if own is None:
-            self.known[key] = own = _OfProduct()
-        largest, smallest = own.largest.get(cycles, []), own.smallest.get(cycles, [])
+            self.known[key] = own = {}
+        ends = own.get(cycles)
+        if ends is None:
+            alone = (amounts,)
+            own[cycles] = _Ends(alone, alone)
+            return
+        largest, smallest = ends
         if not any(one.holds(amounts) for one in largest):
-            own.largest[cycles] = [*(one for one in largest if not amounts.holds(one)), amounts]
+            largest = (*(one for one in largest if not amounts.holds(one)), amounts)
         if not any(amounts.holds(one) for one in smallest):
-            own.smallest[cycles] = [*(one for one in smallest if not one.holds(amounts)), amounts]
+            smallest = (*(one for one in smallest if not one.holds(amounts)), amounts)
+        own[cycles] = _Ends(largest, smallest)

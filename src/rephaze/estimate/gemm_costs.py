@@ -8,17 +8,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from sys import intern
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from rephaze.estimate.arrays import Floats, Ints
+from rephaze.estimate.arrays import Floats, Ints, Rows
 from rephaze.estimate.costs import ELEMENT_BYTES, ChipRates, ModeCost, bounded_by_memory
 from rephaze.estimate.cycles_between import Amounts, CyclesBetween
 from rephaze.estimate.estimate_model import EstimateModel, Tiling
 from rephaze.estimate.gemm_default.bounds import padded_bound_terms
 from rephaze.estimate.gemm_default.core_shapes import CoreShapes
-from rephaze.estimate.gemm_default.mapper import REGISTER_BYTES_PER_MAC, map_shapes
+from rephaze.estimate.gemm_default.mapper import REGISTER_BYTES_PER_MAC, map_rows
 from rephaze.estimate.gemm_paper.mapper import DivisorProblem, map_divisors
 from rephaze.estimate.op_block import Dims
 from rephaze.recent import Recent
@@ -53,8 +54,9 @@ class ShapeColumns(NamedTuple):
     traffic_j_s: Floats
 
 
-MOST_MAPPED = 400_000
-"""Kept, at a third of a kilobyte each."""
+MOST_MAPPED = 50_000
+"""Kept, at half a kilobyte each. What is asked for again is so soon: eight times as many save a thirtieth of the
+mappings."""
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -111,6 +113,8 @@ class GemmColumns:
         self._exact: dict[tuple[Dims, float], ModeCost] = {}
         self._mapped_cycles: dict[tuple[Dims, float], Floats] = {}
         self._last_terms: tuple[tuple[Dims, float] | None, Sequence[Floats]] = (None, ())
+        # One string for all keys: memos keep hundreds of thousands of them.
+        self._version = intern(f"{model.name}/{model.version}")
         self._slower = 1.0
         if wider is not None:
             # All bandwidths fall alike, so shapes stay apart and in order.
@@ -140,7 +144,7 @@ class GemmColumns:
         return self._mapped_cycles[at]
 
     def _found_cycles(self, dims: Dims, side_bytes: float) -> Floats:
-        version, between = f"{self.model.name}/{self.model.version}", self.memo.between
+        version, between = self._version, self.memo.between
         cycles_s = np.empty(len(self.shapes))
         missing: list[int] = []
         for s, (cores, amounts) in enumerate(self._cores_and_amounts):
@@ -158,7 +162,7 @@ class GemmColumns:
 
     def _cycles_of(self, dims: Dims, side_bytes: float, wanted: Sequence[int]) -> list[float]:
         """Cycles on some of the shapes, each mapped unless it, or one with more bandwidth, is known."""
-        version, known = f"{self.model.name}/{self.model.version}", self.memo.found
+        version, known = self._version, self.memo.found
         keys = {s: (version, dims, side_bytes, self._shape_keys[s]) for s in wanted}
         wide = {} if self.wider is None else {s: (*key[:3], self.wider._shape_keys[s]) for s, key in keys.items()}
 
@@ -232,6 +236,10 @@ class GemmColumns:
         return array, middle * self._slower, far * self._slower
 
     @cached_property
+    def _rows_s(self) -> Rows:
+        return self.shapes.rows()
+
+    @cached_property
     def _divisor_bounds(self) -> DivisorBounds:
         from rephaze.estimate.gemm_paper.bounds import DivisorBounds
 
@@ -264,8 +272,7 @@ class GemmColumns:
         )
 
     def _mapped(self, dims: Dims, side_bytes: float) -> ShapeColumns:
-        version = f"{self.model.name}/{self.model.version}"
-        known = self.memo.found
+        version, known = self._version, self.memo.found
         keys = [(version, dims, side_bytes, shape_key) for shape_key in self._shape_keys]
         # Each once, though chips that were not looked through may be alike.
         own = {key: known.get(key) for key in keys}
@@ -278,13 +285,12 @@ class GemmColumns:
         return ShapeColumns(*rows_s.T)
 
     def _map(self, dims: Dims, side_bytes: float, wanted: Ints) -> list[MappedGemm]:
-        shapes = self.shapes.take(wanted)
         if self.model.tiling is Tiling.DIVISORS:
             register_j = float(self.rates.energy.register_j_per_byte_c[0])
-            return [_divisor_cost(dims, shapes, s, register_j, self.model) for s in range(len(wanted))]
+            return [_divisor_cost(dims, self.shapes, s, register_j, self.model) for s in wanted.tolist()]
         from rephaze.estimate.gemm_default.equations import mapping_cycles
 
-        found_s = map_shapes(*dims, shapes, side_bytes)
+        found_s = map_rows(*dims, self._rows_s[wanted], side_bytes)
         columns = mapping_cycles(found_s), found_s["middle_bytes"], found_s["far_bytes"], found_s["traffic_j"]
         return [MappedGemm(*row) for row in zip(*(column.tolist() for column in columns), strict=True)]
 

@@ -23,6 +23,7 @@ from rephaze.measure.known_passes import KnownPasses
 from rephaze.measure.legal_cuts import legal_cuts
 from rephaze.measure.pass_classes import CommonPass, PassClass, PassWork
 from rephaze.measure.pass_items import PassItems, pass_items
+from rephaze.measure.placement_memo import PlacementMemo
 from rephaze.measure.stage_graph import stage_graph
 from rephaze.measure.units import Memory, Unit
 from rephaze.place.bounds import ChipBounds
@@ -31,7 +32,6 @@ from rephaze.place.full.solver import FullPlacer
 from rephaze.place.precision import named_precision
 from rephaze.place.price import price_plan
 from rephaze.place.solver import Placer
-from rephaze.recent import Recent
 from rephaze.types.cut import GraphCut
 from rephaze.types.full import FullGraph, FullLimits, FullProblem, PipelineSchedule
 from rephaze.types.graph import ModelGraph
@@ -44,10 +44,6 @@ from rephaze.workload.zoo import load_model
 Floats = NDArray[np.float64]
 
 
-FullBoundsMemo = Recent[tuple[int, Unit, Memory], FullChipBounds]
-"""By model, unit and memory."""
-MOST_BOUNDS = 1200
-"""Kept: a quarter of a megabyte each, made anew in some milliseconds."""
 MANY_CLASSES = 100
 """Of a model with more, as mixtures have, little is looked at until there is something to hold it against."""
 _numbers = count()
@@ -63,7 +59,7 @@ class ModelWork:
         limits: Choices made beforehand, under cost model ``full``; what of them is in lists, the scenario has.
         alike: The same model under a scenario that differs in space and cluster alone: shares its graphs.
         base: Its graph, where that was loaded before.
-        bounds: Shared among models, so that all together keep no more than one alone.
+        memo: Of placement problems, shared among models.
     """
 
     def __init__(
@@ -74,7 +70,7 @@ class ModelWork:
         limits: FullLimits | None = None,
         alike: ModelWork | None = None,
         base: ModelGraph | None = None,
-        bounds: FullBoundsMemo | None = None,
+        memo: PlacementMemo | None = None,
     ) -> None:
         stop.check()
         self.name, self.scenario, self._limits = name, scenario, limits
@@ -113,10 +109,9 @@ class ModelWork:
         self._budgets: dict[tuple[GraphCut, int, int], Floats] = alike._budgets if alike else {}
         self._placers: dict[tuple[Unit, Memory], Placer] = {}
         self._bounds: dict[tuple[Unit, Memory], ChipBounds] = {}
-        self._full_placers: dict[tuple[Unit, Memory], FullPlacer] = {}
-        self._full_bounds: FullBoundsMemo = Recent(MOST_BOUNDS) if bounds is None else bounds
+        self._memo = memo or PlacementMemo()
         self._number = next(_numbers)
-        """Among those that share bounds."""
+        """Among those that share the memo."""
         self._full_graphs: dict[tuple[GraphCut, int], FullGraph] = {}
         self.known_passes = KnownPasses()
 
@@ -217,10 +212,11 @@ class ModelWork:
 
     def full_placer(self, unit: Unit, memory: Memory) -> FullPlacer:
         """The same under cost model ``full``."""
-        key = (unit, memory)
-        if key not in self._full_placers:
-            self._full_placers[key] = FullPlacer(self.full_problem((unit,), memory))
-        return self._full_placers[key]
+        key = (self._number, unit, memory)
+        placer = self._memo.placers.get(key)
+        if placer is None:
+            placer = self._memo.placers[key] = FullPlacer(self.full_problem((unit,), memory))
+        return placer
 
     def batch_bounds_s(
         self,
@@ -238,12 +234,12 @@ class ModelWork:
         """
         key = (unit, memory)
         if self.is_full:
-            bounds = self._full_bounds.get((self._number, unit, memory))
+            bounds = self._memo.bounds.get((self._number, unit, memory))
             if bounds is None:
                 kinds = range(forward_s_ct.shape[1])
                 kept_bytes_tk = np.stack([self.keep_budgets(unit, kind) for kind in kinds])
                 bounds = FullChipBounds(self.full_problem((unit,), memory), self.layer_type_of, kept_bytes_tk)
-                self._full_bounds[self._number, unit, memory] = bounds
+                self._memo.bounds[self._number, unit, memory] = bounds
             weight_s_ct = weight_part(backward_s_ct, input_s_ct)
             return bounds.batch_s(forward_s_ct, backward_s_ct, weight_s_ct, replays, longest_s_c)
         if key not in self._bounds:
@@ -312,14 +308,14 @@ def model_works(
     """
     found: list[ModelWork] = []
     bases: list[ModelGraph] = []
-    bounds: FullBoundsMemo = next((other._full_bounds for other in others if other), Recent(MOST_BOUNDS))
+    memo = next((other._memo for other in others if other), PlacementMemo())
     for name, other in zip(names, others, strict=True):
         base = other._base if other else load_model(name, scenario.attention)
         nameless = replace(base, name="")
         first = bases.index(nameless) if nameless in bases else len(found)
         is_new = first == len(found)
         if is_new:
-            found.append(ModelWork(name, scenario, stop, alike=other, base=base, bounds=bounds))
+            found.append(ModelWork(name, scenario, stop, alike=other, base=base, memo=memo))
         else:
             found.append(found[first].renamed(name))
         bases.append(nameless)

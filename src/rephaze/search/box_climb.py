@@ -30,6 +30,8 @@ NUM_STARTS = 4
 """Where a climb goes by bounds, drawn designs it may begin with."""
 BOUNDS_IN_VAIN, BOUNDS_NEAR = 2, 0.005
 """There too: designs looked around in vain, and the part that bounds may leave less of them than of the best."""
+ALIKE, NEXT_BEST = 0.001, 0.01
+"""There too: what bounds tell apart by less may be the same design; what is this near may be the better one."""
 LEAST_GAIN = 0.01
 """An answer that is better by less than this part is no reason to look around again."""
 
@@ -41,17 +43,23 @@ class Climb:
         grid: Of the search.
         try_designs: Tries some designs.
         by_bounds: Trials tell what bounds leave of a design, not what plans it has.
+        has_next_best: The next best design that is not alike is of use too.
     """
 
-    def __init__(self, grid: AnyGrid, try_designs: TryDesigns, *, by_bounds: bool = False) -> None:
+    def __init__(
+        self, grid: AnyGrid, try_designs: TryDesigns, *, by_bounds: bool = False, has_next_best: bool = False
+    ) -> None:
         self._grid, self._try, self._by_bounds = grid, try_designs, by_bounds
+        self._has_next_best = has_next_best
         self._highest = 0.0
         """What the climbs came to."""
         self._ends: set[Position] = set()
         """Where they did."""
+        self._seen: list[Trial] = []
+        """On the way."""
 
-    def from_drawn(self, seed: int, bound: Callable[[NDArray[np.int64]], BoxBounds]) -> OpenBox | None:
-        """The best design that a climb from some drawn ones comes to; None if none of them has a plan.
+    def from_drawn(self, seed: int, bound: Callable[[NDArray[np.int64]], BoxBounds]) -> list[OpenBox]:
+        """The best design, or two, that a climb from some drawn ones comes to; none if none of them has a plan.
 
         Args:
             seed: Of the draw.
@@ -59,7 +67,7 @@ class Climb:
         """
         at_cf = drawn_designs(self._grid, seed)
         if not len(at_cf):
-            return None
+            return []
         found = bound(at_cf)
         order = np.argsort(-found.upper_b, kind="stable").tolist()
         drawn = [
@@ -71,8 +79,16 @@ class Climb:
         for first in range(0, len(drawn), num_abreast):
             trials = self._try(drawn[first : first + num_abreast], NO_GOAL)
             if trials:
-                return self._climbed(_best(trials)).box
-        return None
+                best = self._climbed(_best(trials))
+                return [best.box, *self._next_best(best)]
+        return []
+
+    def _next_best(self, best: Trial) -> list[OpenBox]:
+        low, high = ((1 - part) * best.objective for part in (NEXT_BEST, ALIKE))
+        near = [trial for trial in self._seen if low <= trial.objective <= high] if self._has_next_best else []
+        found = [_best(near).box] if near else []
+        self._ends.update(box.first for box in found)  # the climb came by there
+        return found
 
     def from_answer(self, position: Position, objective: float) -> OpenBox | None:
         """The design that a climb from a solved one comes to; None if none better is, or is likely."""
@@ -101,7 +117,9 @@ class Climb:
             seen.update(box.first for box in near)
             worth = best.objective * part
             goal = Goal(threshold=worth, objective=worth, area_um2=np.inf, cutoff=worth)
-            waiting += self._try(near, goal) if near else []
+            tried = self._try(near, goal) if near else []
+            self._seen += tried
+            waiting += tried
             waiting.sort(key=lambda one: one.objective)
             num_in_vain += not waiting or waiting[-1].objective <= best.objective
             if not waiting or num_in_vain > most_in_vain:

@@ -60,10 +60,6 @@ class BoxState:
     """Parts of the answer above it that boxes are brought below, one after the other; the last is none."""
     at_margin: int = 0
     """The one that boxes are brought below now."""
-    num_for_good: int = 0
-    """Designs that are solved at each margin however far they are from it."""
-    solved_at_margin: int = -1
-    """The last one at which they were."""
     incumbent: Evaluation | None = None
     evaluations: dict[int, Evaluation] = field(default_factory=dict)
     heap: list[tuple[float, int, OpenBox]] = field(default_factory=list)
@@ -283,26 +279,18 @@ class _Run:
             raise StoppedError
 
     def solve_aside(self) -> None:
-        """Solve what was put aside, one after the other: each is cheaper with the answer of those before."""
-        for box in self.state.aside:
-            self._answer([box], is_covered=False)
+        """Solve what was put aside."""
+        if self.state.aside:
+            self._answer(self.state.aside, is_covered=False)
         self.state.aside = []
         self._climb()
 
     def solve_ready(self, most: int) -> bool:
-        """Solve the best designs at hand; whether there were any.
-
-        What no bound brings below a margin may well be better than the answer: the first ones at each margin may
-        be solved for good, not only as far as it takes to bring them below it too.
-        """
-        state = self.state
-        is_for_good = state.num_for_good > 0 and state.solved_at_margin < state.at_margin
-        batch = state.take(state.ready, state.num_for_good if is_for_good else most)
+        """Solve the best designs at hand; whether there were any."""
+        batch = self.state.take(self.state.ready, most)
         if not batch:
             return False
-        if is_for_good:
-            state.solved_at_margin = state.at_margin
-        if self._answer(batch, is_for_good=is_for_good):
+        if self._answer(batch):
             self._climb()
         return True
 
@@ -313,11 +301,11 @@ class _Run:
             if not near or not self._answer(near, is_covered=False):
                 return
 
-    def _answer(self, batch: Sequence[OpenBox], *, is_covered: bool = True, is_for_good: bool = False) -> bool:
+    def _answer(self, batch: Sequence[OpenBox], *, is_covered: bool = True) -> bool:
         """Solve designs and take the answers; whether one is the best."""
         state = self.state
         # What is looked at beside the cover is to better the answer, by however little.
-        goal = state.next_goal if is_covered and not is_for_good else state.goal
+        goal = state.next_goal if is_covered else state.goal
         state.in_hand = list(batch) if is_covered else []
         try:
             answers = self._known_or_solved(batch, goal)

@@ -17,7 +17,6 @@ from rephaze.measure.units import memory_options
 from rephaze.search.box_bounds import (
     BEST_LAYERS,
     BEST_UNITS,
-    CLOSED_FORMS,
     DEVICE_ONLY,
     BoxBounding,
     BoxBounds,
@@ -53,15 +52,20 @@ class BoxEvaluator(Preparation):
         self.grid = DesignGrid(settings.scenario.space)
         super().__init__(settings, stop, alike=alike)
 
+    def make_ready(self) -> None:
+        """Find what every look at a mixture needs before it is asked for one: it takes a quarter of a minute."""
+        for work in self.works:
+            if is_for_later(work):
+                assert self.unit_works
+                assert work.pass_items
+
     def bound(self, at_cf: Ints, goal: Goal, stop: StopSignal = UNSTOPPED) -> BoxBounds:
         """What is known of some designs from their best units; ``StoppedError`` when cut."""
         none: list[tuple[UnitTimes, ...]] = [()] * len(at_cf)
-        is_much = any(is_for_later(work) for work in self.works)
-        if goal.has_answer:
-            reach = CLOSED_FORMS if is_much else BEST_UNITS
-        else:
-            # With nothing to hold them against, designs are only to be told apart: that takes no look at layers.
-            reach = BEST_LAYERS if self.is_of_many and not is_much else DEVICE_ONLY
+        has_mixture = any(is_for_later(work) for work in self.works)
+        # With nothing to hold them against, designs are only to be told apart: that takes no look at layers.
+        at_first = BEST_LAYERS if self.is_of_many and not has_mixture else DEVICE_ONLY
+        reach = BEST_UNITS if goal.has_answer else at_first
         return BoxBounding(self, self.grid, Boxes(at_cf, at_cf), none, goal, stop).run(reach)
 
     def expand(self, boxes: Sequence[OpenBox], goal: Goal, stop: StopSignal = UNSTOPPED) -> list[Expansion]:
@@ -71,15 +75,15 @@ class BoxEvaluator(Preparation):
     def try_designs(self, boxes: Sequence[OpenBox], goal: Goal, stop: StopSignal = UNSTOPPED) -> list[Trial]:
         """Of some designs the most promising, if it has plans that reach the goal; ``StoppedError`` when cut.
 
-        Of several models the first plans found say less of a design than its bounds do: each model's falls short
-        of its best by something else, while bounds are all off by about as much.
+        Of several models, and of mixtures, the first plans found say less of a design than its bounds do: each
+        falls short of the best by something else, while bounds are all off by about as much.
 
         Args:
             boxes: One design each.
             goal: What is worth looking for.
             stop: Ends the work.
         """
-        if self.is_of_many and not goal.has_answer:
+        if self.is_much and not goal.has_answer:
             goal = ANY_PLAN
         found = self.bound(np.array([box.first for box in boxes], dtype=np.int64), goal, stop)
         b = int(np.argmax(found.upper_b))
@@ -87,7 +91,7 @@ class BoxEvaluator(Preparation):
         if upper <= 0 or upper < goal.cutoff:
             return []
         box = replace(boxes[b], upper=upper, times=found.times[b], is_ready=True)
-        if self.is_of_many:
+        if self.is_much:
             return [Trial(box=box, objective=upper)]
         objective = max(one.tried(goal.cutoff) for one in self._searches(box, stop, is_trial=True))
         return [Trial(box=box, objective=objective)] if objective > 0 else []

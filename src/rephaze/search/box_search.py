@@ -27,8 +27,6 @@ RECORD_S = 5.0
 """Between two records of the cover."""
 MANY_MARGINS = (0.3, 0.15, 0.08, 0.04, 0.02, 0.009, 0.0)
 """Of several models, and mixtures, what boxes are brought below one by one: less than a percent before none."""
-FOR_GOOD = 2
-"""Designs of a mixture that are solved at each margin, whatever they are worth."""
 
 
 class BoxSearch:
@@ -47,7 +45,9 @@ class BoxSearch:
         self.evaluator, self.workers, self.store, self.clock = evaluator, workers, store, clock
         self.settings, self.grid = evaluator.settings, evaluator.grid
         self.count = CoverCount()
-        self._climb = Climb(self.grid, self._try_designs, by_bounds=len(self.settings.models) > 1)
+        # A mixture's design is solved by one worker in half a minute: another can see to the next best meanwhile.
+        has_next_best = evaluator.is_much and len(self.settings.models) == 1
+        self._climb = Climb(self.grid, self._try_designs, by_bounds=evaluator.is_much, has_next_best=has_next_best)
         self._recorded_at = time.perf_counter()
         self._shown = BestShown(store.incumbents() if store is not None else ())
 
@@ -55,14 +55,7 @@ class BoxSearch:
         """The best chip and plans, proven unless stopped early; then also those within a part of the best."""
         known: Sequence[Evaluation] = list(self.store.evaluations()) if self.store else []
         margins = MANY_MARGINS if self.evaluator.is_much and not count_within else (0.0,)
-        self.state = BoxState(
-            rank=self._rank,
-            area_of=self._area_um2,
-            within=count_within,
-            margins=margins,
-            # Where a climb goes by first plans, its end may be a tenth below the best.
-            num_for_good=FOR_GOOD if len(margins) > 1 and len(self.settings.models) == 1 else 0,
-        )
+        self.state = BoxState(rank=self._rank, area_of=self._area_um2, within=count_within, margins=margins)
         self.state.absorb(known)
         is_new = self._open_cover()
         is_complete = False
@@ -117,7 +110,7 @@ class BoxSearch:
         found = self._climb.from_drawn(
             self.settings.seed, lambda at_cf: self.evaluator.bound(at_cf, NO_GOAL, self.clock.stop)
         )
-        self.state.aside = [] if found is None else [found]
+        self.state.aside = found
 
     def _near(self, answer: Evaluation) -> list[OpenBox]:
         """The best design that a climb from the answer comes to, if that is a better one."""

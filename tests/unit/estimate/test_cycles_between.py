@@ -29,6 +29,17 @@ def test_between_two_shapes_of_as_many_cycles_and_nowhere_else():
     assert known.find((*KEY[:3], b"other cores"), Amounts(3.0, 2.0, 4.0)) is None
 
 
+def test_little_is_kept_of_products_that_one_shape_is_known_of():
+    known = CyclesBetween()
+    known.add(KEY, Amounts(2.0, 2.0, 2.0), 10.0)
+    ((largest, smallest),) = known.known[KEY].values()
+    assert largest is smallest
+    known.add(KEY, Amounts(1.0, 2.0, 2.0), 10.0)
+    ((largest, smallest),) = known.known[KEY].values()
+    assert (largest, smallest) == ((Amounts(2.0, 2.0, 2.0),), (Amounts(1.0, 2.0, 2.0),))
+    assert known.find(KEY, Amounts(1.5, 2.0, 2.0)) == 10.0
+
+
 @pytest.mark.parametrize("seed", range(4))
 def test_cycles_are_those_of_the_mapping_whatever_was_mapped_before(seed, monkeypatch):
     """Regions of the grid, as boxes are: a few cores, many buffers and memories."""
@@ -36,12 +47,12 @@ def test_cycles_are_those_of_the_mapping_whatever_was_mapped_before(seed, monkey
     grid, rng = DesignGrid(scenario.space), np.random.default_rng(seed)
     cores = rng.integers(0, grid.shape, size=(3, len(grid.shape)))
     model, mapped, num_shapes = named_estimate_model(scenario.estimate_model), 0, 0
-    known, plain = GemmMemo(), gemm_costs.map_shapes
+    known, plain = GemmMemo(), gemm_costs.map_rows
 
-    def counted(batch, m, n, k, shapes, side_bytes):
+    def counted(batch, m, n, k, rows_s, side_bytes):
         nonlocal mapped
-        mapped += len(shapes)
-        return plain(batch, m, n, k, shapes, side_bytes)
+        mapped += len(rows_s)
+        return plain(batch, m, n, k, rows_s, side_bytes)
 
     for _ in range(6):
         at_cf = cores[rng.integers(0, 3, 8)].copy()
@@ -54,9 +65,9 @@ def test_cycles_are_those_of_the_mapping_whatever_was_mapped_before(seed, monkey
             for columns in ("_one_core", "_all_cores"):
                 for share in (0, 1):
                     asked = getattr(own._by_share[share], columns)
-                    monkeypatch.setattr(gemm_costs, "map_shapes", counted)
+                    monkeypatch.setattr(gemm_costs, "map_rows", counted)
                     found = asked.mapped_cycles(dims, 64.0)
-                    monkeypatch.setattr(gemm_costs, "map_shapes", plain)
+                    monkeypatch.setattr(gemm_costs, "map_rows", plain)
                     num_shapes += len(asked.shapes)
                     exact = getattr(apart._by_share[share], columns).exact(dims, 64.0).cycles_c
                     np.testing.assert_array_equal(found, exact)

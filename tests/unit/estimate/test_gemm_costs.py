@@ -1,5 +1,6 @@
 """GEMMs on many chips: each distinct core shape is mapped once, and bounds are those of the closed form."""
 
+import tracemalloc
 from dataclasses import replace
 
 import numpy as np
@@ -7,7 +8,8 @@ import pytest
 
 from rephaze.estimate.costs import chip_rates
 from rephaze.estimate.estimate_model import DEFAULT, PAPER
-from rephaze.estimate.gemm_costs import GemmColumns, GemmMemo
+from rephaze.estimate.gemm_costs import MOST_MAPPED, GemmColumns, GemmMemo
+from rephaze.estimate.gemm_default.core_shapes import CoreShapes
 from rephaze.types.chip import chip_table
 
 DIMS = (1, 8, 8, 8)
@@ -36,6 +38,43 @@ def test_equal_core_shapes_are_mapped_once(columns, model):
     again = columns(model, memo).exact(DIMS)
     assert memo.found == found
     assert np.array_equal(again.cycles_c, first.cycles_c)
+
+
+def test_shapes_are_made_ready_for_the_mapper_once(columns, monkeypatch):
+    """Searches map thousands of products on a few shapes: that took as long as a third of the mapping."""
+    num_made, plain = 0, CoreShapes.rows
+
+    def counted(shapes):
+        nonlocal num_made
+        num_made += 1
+        return plain(shapes)
+
+    monkeypatch.setattr(CoreShapes, "rows", counted)
+    own = columns(DEFAULT, GemmMemo())
+    for batch in range(3):
+        own.mapped_cycles((batch + 1, 8, 8, 8))
+    assert num_made == 1
+
+
+def test_a_full_memory_of_mapped_products_takes_no_more_than_some_tens_of_megabytes(columns):
+    own, memo, num_products = columns(DEFAULT, GemmMemo()), GemmMemo(), 200
+    own.memo = memo
+    own.exact(DIMS)
+    tracemalloc.start()
+    try:
+        for side_bytes in range(num_products):
+            own._mapped(DIMS, float(side_bytes + 1))
+        each_bytes = tracemalloc.get_traced_memory()[0] / (len(memo) - 2)
+    finally:
+        tracemalloc.stop()
+    assert MOST_MAPPED * each_bytes < 40 * 2**20
+
+
+def test_all_that_is_remembered_has_one_name_of_the_model(columns):
+    memo = GemmMemo()
+    for batch in range(3):
+        columns(DEFAULT, memo).exact((batch + 1, 8, 8, 8))
+    assert len({id(version) for version, *_ in memo.found}) == 1
 
 
 def test_what_is_remembered_is_used(columns):

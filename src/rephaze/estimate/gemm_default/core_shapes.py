@@ -71,17 +71,21 @@ class CoreShapes:
 
     def take(self, wanted: Ints) -> CoreShapes:
         """The shapes at these places."""
-        return _of_table(self._table()[wanted])
+        return CoreShapes(**{name: np.ascontiguousarray(getattr(self, name)[wanted]) for name in _NAMES})
 
     def keys(self) -> list[bytes]:
         """One key a shape: equal for equal shapes."""
         return [row.tobytes() for row in self._table()]
 
     def _table(self) -> Floats:
-        columns = [np.asarray(getattr(self, field.name), dtype=np.float64) for field in fields(self)]
-        return np.stack(columns, axis=1)
+        table = np.empty((len(self), len(_NAMES)))
+        for column, name in enumerate(_NAMES):
+            table[:, column] = getattr(self, name)
+        return table
+
+
+_NAMES = tuple(field.name for field in fields(CoreShapes))
 
 
 def _of_table(table: Floats) -> CoreShapes:
-    columns = zip(fields(CoreShapes), table.T, strict=True)
-    return CoreShapes(**{field.name: np.ascontiguousarray(column) for field, column in columns})
+    return CoreShapes(**{name: np.ascontiguousarray(column) for name, column in zip(_NAMES, table.T, strict=True)})

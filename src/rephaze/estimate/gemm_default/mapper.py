@@ -112,26 +112,30 @@ def map_shapes(batch: int, m: int, n: int, k: int, shapes: CoreShapes, side_byte
         shapes: The core shapes.
         side_bytes: What absorbed work moves through HBM and global buffer meanwhile.
     """
+    return map_rows(batch, m, n, k, shapes.rows(), side_bytes)
+
+
+def map_rows(batch: int, m: int, n: int, k: int, rows_s: Rows, side_bytes: float = 0.0) -> Rows:
+    """As ``map_shapes``, of ``CoreShapes.rows``: searches map one product after another on the same shapes."""
     from numba import get_num_threads
 
     from rephaze.estimate.gemm_default.branches import map_group
 
     gemm = Gemm(batch, m, n, k, float(side_bytes))
-    rows_s = shapes.rows()
     order = np.argsort(rows_s["buffer_words"], kind="stable")
     sorted_s = rows_s[order]
-    buffers = sorted_s["buffer_words"]
-    starts = np.flatnonzero(np.concatenate(([True], buffers[1:] != buffers[:-1])))
+    buffers = sorted_s["buffer_words"].tolist()
     # Groups of one buffer are cut up so that threads share the work evenly.
-    cuts = np.unique(np.concatenate((starts, np.arange(0, len(shapes), _SHAPES_AT_ONCE), [len(shapes)]))).tolist()
-    found_s = np.zeros(len(shapes), ANSWER_ROW)
+    cuts = [s for s, words in enumerate(buffers) if s % _SHAPES_AT_ONCE == 0 or words != buffers[s - 1]]
+    cuts.append(len(buffers))
+    found_s = np.zeros(len(buffers), ANSWER_ROW)
     found_s["cycles"] = found_s["compute_cycles"] = found_s["traffic_j"] = np.inf
 
     def map_between(start: int, end: int) -> None:
         map_group(gemm, sorted_s[start:end], found_s[start:end])
 
     num_threads = min(get_num_threads(), len(cuts) - 1)
-    if num_threads > 1 and len(shapes) >= _LEAST_SHAPES_FOR_THREADS:
+    if num_threads > 1 and len(buffers) >= _LEAST_SHAPES_FOR_THREADS:
         with ThreadPoolExecutor(num_threads) as pool:
             list(pool.map(map_between, cuts[:-1], cuts[1:]))
     else:

@@ -19,17 +19,9 @@ from numpy.typing import NDArray
 
 from rephaze.compiled import inner_in_place, kernel_in_place, unfolded
 from rephaze.errors import SpecError
-from rephaze.place.full.chip_layouts import (
-    CHUNKS,
-    GATHERS,
-    SCHEDULE,
-    Classes,
-    FittingLayouts,
-    Space,
-    links_of,
-)
+from rephaze.place.full.chip_layouts import ITEM, LAYOUT, LINKS, Classes, FittingLayouts, Space, links_of
 from rephaze.place.full.least_time import ROUNDING, Shape, Share, Work, floor_time, least_floors
-from rephaze.place.full.line_items import NUM_ITEM, layout_costs
+from rephaze.place.full.line_items import CHUNKS, GATHERS, SCHEDULE, layout_costs
 from rephaze.place.full.line_solver import LineSolver
 from rephaze.place.full.lines import is_line, line_of, times_of
 from rephaze.place.full.replayed_stages import least_stage, with_slowest
@@ -211,12 +203,12 @@ def _share(forward_t: Floats, backward_t: Floats, weight_t: Floats, num_t: Ints,
 
 
 @inner_in_place
-def _least_stage(space: Space, row: Ints, shape: Shape, memo: Memo) -> float:
+def _least_stage(space: Space, item: Ints, layout: Ints, shape: Shape, memo: Memo) -> float:
     """What the slowest device takes at least under a layout, with what it must replay to fit, in units."""
     lines, choices = space.lines, space.choices
     costs = layout_costs(
-        row[:NUM_ITEM],
-        row[NUM_ITEM:],
+        item,
+        layout,
         lines.tp_g[0],
         lines.cp_g[0],
         lines.experts_g[0],
@@ -242,7 +234,7 @@ def _lower(
     Bounds come with what they need not exceed.
     """
     forward_ct, backward_ct, weight_ct, unit_s_c = layers
-    least_n, shape_nq, first_n_m = memo.least_n, classes.shape_nq, classes.first_n_m
+    least_n, row_nq, first_n_m = memo.least_n, classes.row_nq, classes.first_n_m
     for c in range(first_c, len(bound_c)):
         forward_t, backward_t, weight_t = forward_ct[c], backward_ct[c], weight_ct[c]
         forward_s, backward_s, weight_s, best, is_done = 0.0, 0.0, 0.0, bound_c[c], is_whole
@@ -259,16 +251,17 @@ def _lower(
             stage = _share(forward_t, backward_t, weight_t, num_t, pp)
             chunk, chunks = stage, 1
             for n in range(first, first_n_m[m + 1]):
-                if shape_nq[n, CHUNKS] != chunks:
-                    chunks = shape_nq[n, CHUNKS]
+                item = classes.item_iq[row_nq[n, ITEM]]
+                if item[CHUNKS] != chunks:
+                    chunks = item[CHUNKS]
                     chunk = _share(forward_t, backward_t, weight_t, num_t, pp * chunks)
-                shape = Shape(pp, chunks, count, shape_nq[n, SCHEDULE], shape_nq[n, GATHERS] == 1, classes.overlap)
-                floors = least_floors(work, stage, chunk, links_of(classes.link_nq[n]), shape)
+                shape = Shape(pp, chunks, count, item[SCHEDULE], item[GATHERS] == 1, classes.overlap)
+                floors = least_floors(work, stage, chunk, links_of(classes.link_lq[row_nq[n, LINKS]]), shape)
                 if floor_time(floors, shape) >= best:
                     continue
                 if unit_s_c[c] > 0:
                     if least_n[n] < 0:
-                        least_n[n] = _least_stage(space, classes.row_nq[n], shape, memo)
+                        least_n[n] = _least_stage(space, item, row_nq[n, LAYOUT:], shape, memo)
                     floors = with_slowest(floors, unit_s_c[c] * least_n[n])
                 best = min(best, floor_time(floors, shape))
         if not is_done:

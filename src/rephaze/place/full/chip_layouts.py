@@ -2,7 +2,7 @@
 
 They are listed as far as some chip's bound needs them: what follows has more work a device than its best takes.
 
-Axis letters: i = item, n = layout, m = (dp, pp) of layouts, q = figure.
+Axis letters: i = item, n = layout, m = (dp, pp) of layouts, l = transfers, q = figure.
 """
 
 from __future__ import annotations
@@ -36,8 +36,9 @@ from rephaze.place.full.spans import NUM_LINKS, NUM_POINT, Costs
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
-NUM_SHAPE = 3
-CHUNKS, SCHEDULE, GATHERS = range(NUM_SHAPE)
+NUM_ROW = 2 + NUM_LAYOUT
+ITEM, LINKS, LAYOUT = range(3)
+"""Of a layout: where its item and its transfers stand, then the layout of the item."""
 NUM_LINK_TIMES = 12
 NUM_HELD = 4
 """Bytes held of a byte of parameters, of experts, of two neighbours, of the largest layer."""
@@ -68,11 +69,11 @@ class Space(NamedTuple):
 class Classes(NamedTuple):
     """Layouts that fit, by (dp, pp)."""
 
+    item_iq: Ints
+    """As ``line_items`` lists them."""
     row_nq: Ints
-    """Item and layout as ``line_items`` lists them."""
-    shape_nq: Ints
-    link_nq: Floats
-    """Fields of ``LinkTimes``; then what is held of parameters."""
+    link_lq: Floats
+    """Fields of ``LinkTimes``, each once: most layouts have those of another, with another schedule."""
     pp_m: Ints
     count_m: Ints
     """Microbatches of a replica."""
@@ -88,16 +89,19 @@ class _Listing(NamedTuple):
     first_i_m: Ints
     first_n_m: Ints
     row_nq: Ints
-    shape_nq: Ints
-    link_nq: Floats
+    link_lq: Floats
+    num_links: Ints
 
 
 class _Room(NamedTuple):
     """Memory to list layouts; nothing in it outlasts a call."""
 
     layout_yq: Ints
+    link_yq: Floats
+    held_yq: Floats
+    """With the transfers, of the layouts of an item that are listed."""
     size_s: Ints
-    link_vq: Floats
+    free_vq: Floats
     """Transfers that take no time."""
     run_kq: Floats
     known_kbq: Floats
@@ -121,9 +125,9 @@ class FittingLayouts:
         num_items = most_items(len(tables.degrees.dp_d), num_layers, len(choices.chunks))
         self._first_i_m = self._first_n_m = np.zeros(1, dtype=np.int64)
         self._item_iq = np.empty((num_items, NUM_ITEM), dtype=np.int64)
-        self._row_nq = np.empty((FIRST_LAYOUTS, NUM_ITEM + NUM_LAYOUT), dtype=np.int64)
-        self._shape_nq = np.empty((FIRST_LAYOUTS, NUM_SHAPE), dtype=np.int64)
-        self._link_nq = np.empty((FIRST_LAYOUTS, NUM_LINK_TIMES + NUM_HELD))
+        self._row_nq = np.empty((FIRST_LAYOUTS, NUM_ROW), dtype=np.int64)
+        self._link_lq = np.empty((FIRST_LAYOUTS, NUM_LINK_TIMES))
+        self._num_links = np.zeros(1, dtype=np.int64)
         item_iq = self._item_iq[: self._list(ITEMS, ITEMS)]
         count_i = -(-int(lines.count_g[0]) // item_iq[:, codes.DP])
         # By rising work of a device, the layouts of one (dp, pp) together.
@@ -152,9 +156,9 @@ class FittingLayouts:
         """What is listed so far."""
         m, n = self._num_listed, self.num_layouts
         return Classes(
+            self._item_iq,
             self._row_nq[:n],
-            self._shape_nq[:n],
-            self._link_nq[:n],
+            self._link_lq,
             self._pp_m[:m],
             self._count_m[:m],
             self._first_n_m[: m + 1],
@@ -171,20 +175,16 @@ class FittingLayouts:
             self._num_listed = self._list(self._num_listed, end_m)
             if self._num_listed == end_m:
                 break
-            self._row_nq, self._shape_nq, self._link_nq = (
-                np.concatenate(
-                    [array, np.empty_like(array, shape=(max(len(array), FIRST_LAYOUTS), array.shape[1]))]
-                )
-                for array in (self._row_nq, self._shape_nq, self._link_nq)
-            )
+            more = max(len(self._row_nq), FIRST_LAYOUTS)
+            self._row_nq = np.concatenate([self._row_nq, np.empty((more, NUM_ROW), dtype=np.int64)])
+            self._link_lq = np.concatenate([self._link_lq, np.empty((more, NUM_LINK_TIMES))])
         # Most are asked for no more, and a search keeps hundreds of these lists.
-        n = self.num_layouts
-        self._row_nq, self._shape_nq = self._row_nq[:n].copy(), self._shape_nq[:n].copy()
-        self._link_nq = self._link_nq[:n].copy()
+        self._row_nq = self._row_nq[: self.num_layouts].copy()
+        self._link_lq = self._link_lq[: self._num_links[0]].copy()
 
     def _list(self, first_m: int, end_m: int) -> int:
         listing = _Listing(
-            self._item_iq, self._first_i_m, self._first_n_m, self._row_nq, self._shape_nq, self._link_nq
+            self._item_iq, self._first_i_m, self._first_n_m, self._row_nq, self._link_lq, self._num_links
         )
         room = _room_for(len(self._space.lines.param_bytes_v))
         return _list_fitting(self._space, self._totals, self._has_line, first_m, end_m, listing, room)
@@ -199,8 +199,10 @@ def _room_for(num_layers: int) -> _Room:
     if num_layers not in known:
         known[num_layers] = _Room(
             layout_yq=np.empty((6 * MAX_SIZES, NUM_LAYOUT), dtype=np.int64),
+            link_yq=np.empty((6 * MAX_SIZES, NUM_LINK_TIMES)),
+            held_yq=np.empty((6 * MAX_SIZES, NUM_HELD)),
             size_s=np.zeros(MAX_SIZES, dtype=np.int64),
-            link_vq=np.zeros((num_layers + 1, NUM_LINKS)),
+            free_vq=np.zeros((num_layers + 1, NUM_LINKS)),
             run_kq=np.zeros((NUM_KEPT, NUM_POINT)),
             known_kbq=np.zeros((NUM_KNOWN, 2, NUM_HELD)),
             num_known_b=np.zeros(2, dtype=np.int64),
@@ -221,10 +223,10 @@ def _list_fitting(
     if first_m == ITEMS:
         num_items, _ = list_items(FIRST, lines, tables, choices, 0.0, np.inf, listing.item_iq)
         return num_items
-    total, line, link_nq = totals.total_gq[0], line_of(lines, space.times, FIRST), listing.link_nq
-    least_kept, layout_yq = least_kept_bytes(line), room.layout_yq
+    total, line = totals.total_gq[0], line_of(lines, space.times, FIRST)
+    least_kept, layout_yq, link_yq, held_yq = least_kept_bytes(line), room.layout_yq, room.link_yq, room.held_yq
     for m in range(first_m, end_m):
-        found = listing.first_n_m[m]
+        found, num_links = listing.first_n_m[m], listing.num_links[0]
         for i in range(listing.first_i_m[m], listing.first_i_m[m + 1]):
             item, first = listing.item_iq[i], found
             shape = item_shape(item, lines.count_g[0], choices.figures.overlap)
@@ -232,7 +234,7 @@ def _list_fitting(
             num_layouts = list_layouts(
                 item, lines.cp_g[0], lines.orders_g[0], tables.degrees, choices, room.size_s, layout_yq
             )
-            if found + num_layouts > len(link_nq):
+            if found + num_layouts > len(listing.row_nq) or num_links + num_layouts > len(listing.link_lq):
                 return m
             for y in range(num_layouts):
                 costs = layout_costs(
@@ -241,30 +243,27 @@ def _list_fitting(
                 )  # fmt: skip
                 if not fits_on_average(total, least_kept, costs, shape):
                     continue
-                _put_links(layout_links(total, costs, shape.pp), costs, link_nq[found])
-                if _is_worse(link_nq, first, found):
+                last = found - first
+                link_q, held_q = link_yq[last], held_yq[last]
+                _put_links(layout_links(total, costs, shape.pp), link_q)
+                _put_held(costs, held_q)
+                if _is_worse(link_yq, held_yq, last):
                     continue
-                if (
-                    has_line
-                    and shape.schedule != INTERLEAVED
-                    and not _fits(line, costs, shape, link_nq[found], room)
-                ):
+                if has_line and shape.schedule != INTERLEAVED and not _fits(line, costs, shape, held_q, room):
                     continue
-                row = listing.shape_nq[found]
-                row[CHUNKS], row[SCHEDULE], row[GATHERS] = shape.chunks, shape.schedule, int(shape.gathers)
-                for q in range(NUM_ITEM):
-                    listing.row_nq[found, q] = item[q]
+                at = _put_once(link_q, listing.link_lq, num_links)
+                num_links = max(num_links, at + 1)
+                listing.row_nq[found, ITEM], listing.row_nq[found, LINKS] = i, at
                 for q in range(NUM_LAYOUT):
-                    listing.row_nq[found, NUM_ITEM + q] = layout_yq[y, q]
+                    listing.row_nq[found, LAYOUT + q] = layout_yq[y, q]
                 found += 1
-        listing.first_n_m[m + 1] = found
+        listing.first_n_m[m + 1], listing.num_links[0] = found, num_links
     return end_m
 
 
 @inner_in_place
-def _fits(line: Line, costs: Costs, shape: Shape, link_q: Floats, room: _Room) -> bool:
+def _fits(line: Line, costs: Costs, shape: Shape, held_q: Floats, room: _Room) -> bool:
     """Whether the line can be cut so that each stage fits; known of what holds no more than one that fits."""
-    held_q = link_q[NUM_LINK_TIMES:]
     for answer in (NEVER, EVER):
         for at in range(room.num_known_b[answer]):
             is_like = True
@@ -274,7 +273,7 @@ def _fits(line: Line, costs: Costs, shape: Shape, link_q: Floats, room: _Room) -
             if is_like:
                 return answer == EVER
     asked = Asked(shape.pp, 1, shape.num_microbatches, shape.schedule, np.inf, np.inf, 0.0, -1)
-    fits = can_be_cut(line, costs, room.link_vq, asked, room.run_kq)
+    fits = can_be_cut(line, costs, room.free_vq, asked, room.run_kq)
     answer = EVER if fits else NEVER
     at = room.num_known_b[answer]
     if at < NUM_KNOWN:
@@ -285,7 +284,7 @@ def _fits(line: Line, costs: Costs, shape: Shape, link_q: Floats, room: _Room) -
 
 
 @inner_in_place
-def _put_links(links: LinkTimes, costs: Costs, link_q: Floats) -> None:
+def _put_links(links: LinkTimes, link_q: Floats) -> None:
     link_q[0], link_q[1], link_q[2], link_q[3] = (
         links.message_s,
         links.sync_s,
@@ -295,8 +294,12 @@ def _put_links(links: LinkTimes, costs: Costs, link_q: Floats) -> None:
     link_q[4], link_q[5], link_q[6] = links.first_regather_s, links.once_s, links.gather_s
     link_q[7], link_q[8], link_q[9] = links.scatter_s, links.copies_s, links.step_s
     link_q[10], link_q[11] = links.longest_step_s, links.tied_s
-    link_q[12], link_q[13] = costs.own_ratio, costs.expert_ratio
-    link_q[14], link_q[15] = costs.pair_ratio, costs.largest_ratio
+
+
+@inner_in_place
+def _put_held(costs: Costs, held_q: Floats) -> None:
+    held_q[0], held_q[1] = costs.own_ratio, costs.expert_ratio
+    held_q[2], held_q[3] = costs.pair_ratio, costs.largest_ratio
 
 
 @inner_in_place
@@ -309,14 +312,32 @@ def links_of(link_q: Floats) -> LinkTimes:
 
 
 @inner_in_place
-def _is_worse(link_nq: Floats, first: int, at: int) -> bool:
-    """Whether some layout from ``first`` on takes no longer in any transfer, and holds no more."""
-    for other in range(first, at):
+def _is_worse(link_yq: Floats, held_yq: Floats, last: int) -> bool:
+    """Whether some layout before takes no longer in any transfer, and holds no more."""
+    for other in range(last):
         is_worse = True
-        for q in range(link_nq.shape[1]):
-            if link_nq[other, q] > link_nq[at, q]:
+        for q in range(NUM_LINK_TIMES):
+            if link_yq[other, q] > link_yq[last, q]:
                 is_worse = False
                 break
+        for q in range(NUM_HELD):
+            is_worse = is_worse and held_yq[other, q] <= held_yq[last, q]
         if is_worse:
             return True
     return False
+
+
+@inner_in_place
+def _put_once(link_q: Floats, link_lq: Floats, num_links: int) -> int:
+    """Where these transfers stand among those listed, behind which they are put if they are new."""
+    for at in range(num_links - 1, -1, -1):
+        is_same = True
+        for q in range(NUM_LINK_TIMES):
+            if link_lq[at, q] != link_q[q]:
+                is_same = False
+                break
+        if is_same:
+            return at
+    for q in range(NUM_LINK_TIMES):
+        link_lq[num_links, q] = link_q[q]
+    return num_links

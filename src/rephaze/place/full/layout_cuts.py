@@ -25,7 +25,17 @@ from rephaze.place.full.least_time import (
     least_floors,
     most_load_s,
 )
-from rephaze.place.full.line_cuts import BUSY, LOAD, NUM_MAXIMA, POINT, START, Room, best_line_cut, make_room
+from rephaze.place.full.line_cuts import (
+    BUSY,
+    LOAD,
+    NUM_MAXIMA,
+    POINT,
+    START,
+    Labels,
+    Room,
+    best_line_cut,
+    make_room,
+)
 from rephaze.place.full.line_fits import Asked, can_be_cut, fill_rest
 from rephaze.place.full.line_items import NUM_ITEM, NUM_LAYOUT, item_shape, layout_costs
 from rephaze.place.full.line_layouts import Figures, Totals, layout_links, type_share, work_of
@@ -53,10 +63,10 @@ class Tools(NamedTuple):
     floor_q: Floats
 
 
-def make_tools(num_layers: int, num_points: int, most_chunks: int, max_labels: int) -> Tools:
+def make_tools(num_layers: int, num_points: int, most_chunks: int, labels: Labels) -> Tools:
     """For graphs of up to so many layers and points of ``keep``, and devices of up to so many chunks."""
     return Tools(
-        room=make_room(num_layers, num_points, max_labels),
+        room=make_room(num_layers, num_points, labels),
         sums=make_sums(num_layers, num_points),
         crew=make_crew(num_layers, most_chunks, num_points),
         floor_q=np.zeros(NUM_MAXIMA),

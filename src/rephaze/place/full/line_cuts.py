@@ -86,8 +86,20 @@ class Room(NamedTuple):
     """The best cut found: where each stage starts, and its point of ``keep``."""
 
 
-def make_room(num_layers: int, num_points: int, max_labels: int) -> Room:
-    """For graphs of up to so many layers."""
+class Labels(NamedTuple):
+    """Memory for labels: most of what a room takes, and the same for rooms of any size."""
+
+    label_lq: Floats
+    label_of_lq: Ints
+
+
+def make_labels(max_labels: int) -> Labels:
+    """For so many labels of a layout."""
+    return Labels(np.empty((max_labels, 1 + NUM_MAXIMA)), np.empty((max_labels, 4), dtype=np.int64))
+
+
+def make_room(num_layers: int, num_points: int, labels: Labels) -> Room:
+    """For graphs of up to so many layers; rooms may share labels, which outlast no work on a layout."""
     return Room(
         np.zeros((num_layers + 1, NUM_LINKS)),
         np.zeros((num_layers + 1, NUM_LINKS)),
@@ -99,8 +111,8 @@ def make_room(num_layers: int, num_points: int, max_labels: int) -> Room:
         np.zeros((2, num_layers + 1)),
         np.empty((num_layers + 1, num_layers, span_rows(num_points))),
         np.zeros((3, num_layers + 1), dtype=np.int64),
-        np.empty((max_labels, 1 + NUM_MAXIMA)),
-        np.empty((max_labels, 4), dtype=np.int64),
+        labels.label_lq,
+        labels.label_of_lq,
         np.zeros((3, NUM_MAXIMA)),
         np.zeros((2, num_layers + 1), dtype=np.int64),
     )

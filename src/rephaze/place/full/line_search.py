@@ -38,7 +38,7 @@ from rephaze.place.full.least_time import (
     least_floors,
     most_load_s,
 )
-from rephaze.place.full.line_cuts import MAX_LABELS
+from rephaze.place.full.line_cuts import MAX_LABELS, Labels, make_labels
 from rephaze.place.full.line_fits import asked_of, can_be_cut
 from rephaze.place.full.line_items import (
     CHUNKS,
@@ -220,12 +220,15 @@ MAX_DESKS = 4
 
 
 def _desk_for(sizes: Sizes) -> _Desk:
-    """Memory of these sizes, the same for all searches of a thread: each takes tens of megabytes."""
+    """Memory of these sizes, the same for all searches of a thread; what labels take is the same for all sizes."""
     known: dict[Sizes, _Desk] = _desks.__dict__.setdefault("by_size", {})
     if sizes not in known:
         if len(known) == MAX_DESKS:
             del known[next(iter(known))]
         num_layers, num_points, most_chunks, max_labels, num_items = sizes
+        labels: dict[int, Labels] = _desks.__dict__.setdefault("labels", {})
+        if max_labels not in labels:
+            labels[max_labels] = make_labels(max_labels)
         listing = Listing(
             bound_s_y=np.empty(FIRST_ROWS),
             row_yq=np.empty((FIRST_ROWS, NUM_ROW), dtype=np.int64),
@@ -236,7 +239,7 @@ def _desk_for(sizes: Sizes) -> _Desk:
             link_vq=np.zeros((num_layers + 1, NUM_LINKS)),
             run_kq=np.zeros((num_points, NUM_POINT)),
         )
-        known[sizes] = _Desk(make_tools(num_layers, num_points, most_chunks, max_labels), listing)
+        known[sizes] = _Desk(make_tools(num_layers, num_points, most_chunks, labels[max_labels]), listing)
     return known[sizes]
 
 

@@ -12,6 +12,7 @@ from itertools import accumulate
 from typing import Protocol
 
 from rephaze.measure.model_bounds import ModelBounds
+from rephaze.search.box_evaluator import BoxEvaluator
 from rephaze.search.evaluator import SpaceEvaluator
 from rephaze.search.method import searches_boxes
 from rephaze.search.system_evaluator import AnyBoxEvaluator, box_evaluator
@@ -65,6 +66,11 @@ class InProcess:
 
     def __init__(self, evaluator: SpaceEvaluator | AnyBoxEvaluator, stop: StopSignal) -> None:
         self._any, self._stop = evaluator, stop
+
+    def make_ready(self) -> None:
+        """What need not wait for a task."""
+        if isinstance(self._any, BoxEvaluator):
+            self._any.make_ready()
 
     @property
     def _evaluator(self) -> SpaceEvaluator:

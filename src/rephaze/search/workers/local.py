@@ -68,6 +68,7 @@ class LocalProcesses:
                     self._pool.submit(warm_part, number % NUM_PARTS, model)
                     for number in range(max(num_workers, NUM_PARTS))
                 ]
+                self._warming += [self._pool.submit(_make_ready) for _ in range(num_workers)]
         finally:
             signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
@@ -176,6 +177,11 @@ def _start(settings: SearchSettings, deadline_s: float, order: Any) -> None:
     use_one_thread()
     Thread(target=_end_with_the_driver, args=(order,), daemon=True).start()
     _worker = InProcess(make_evaluator(settings), StopSignal(deadline_s, lambda: order.value != GO_ON))
+
+
+def _make_ready() -> None:
+    assert _worker is not None
+    _worker.make_ready()
 
 
 def _end_with_the_driver(order: Any) -> None:
