@@ -31,7 +31,7 @@ UNITLESS = {
     "tensor_width", "tensor_depth", "vector_lanes", "global_buffer_multicast", "row_length", "seq_len",
     "query_len", "key_len", "window_len", "head_dim", "value_dim", "param_bytes", "seed", "layer", "op", "op_id",
     "stride", "buffer_multicast", "objective", "bound", "gap", "design", "cycles",
-    "upper", "threshold", "cutoff", "tau",
+    "upper", "threshold", "later_threshold", "cutoff", "tau",
 }  # fmt: skip
 
 

@@ -153,6 +153,41 @@ def test_a_model_of_many_classes_has_the_answer_of_an_exhaustive_search(seed, tm
     assert not found.still_open
 
 
+@pytest.mark.usefixtures("shared_memos")
+@pytest.mark.parametrize("seed", seldom([110, 112], lambda seed: seed == 110))
+def test_what_falls_below_a_margin_stays_open_with_what_was_found_of_it(seed, monkeypatch):
+    settings = drawn(seed, "default", most_points=16)
+    values = true_values(settings)
+    best = max(values.values())
+    monkeypatch.setattr(model_work, "MANY_CLASSES", 0)
+    evaluator = BoxEvaluator(settings)
+    least, threshold = best * (1 - 1e-9), best * 1.5
+    goal = Goal(threshold=threshold, objective=best, area_um2=1e30, cutoff=threshold, later_threshold=least)
+    roots = evaluator.grid.roots()
+    boxes = [
+        OpenBox(first=tuple(first), last=tuple(last), upper=np.inf, bounded_by="", times=())
+        for first, last in zip(roots.first_bf.tolist(), roots.last_bf.tolist(), strict=True)
+    ]
+    kept = []
+    while boxes:
+        ((found),) = evaluator.expand([boxes.pop()], goal)
+        boxes += [box for box in found.open if box.upper > threshold and not box.is_ready]
+        kept += [box for box in found.open if box.upper <= threshold]
+        for box in found.closed:
+            inside = [value for at, value in values.items() if _holds(box, at)]
+            assert box.bound < threshold
+            assert max(inside, default=0.0) <= box.bound * SLACK
+    assert kept
+    for box in kept:
+        assert box.upper >= least
+        assert box.times, "found once, and not to be found again"
+        assert max([value for at, value in values.items() if _holds(box, at)], default=0.0) <= box.upper * SLACK
+
+
+def _holds(box, at):
+    return all(low <= one <= high for low, one, high in zip(box.first, at, box.last, strict=True))
+
+
 @pytest.mark.parametrize(
     ("seed", "scenario"), seldom([(50, "coarse"), (51, "coarse"), (52, "default")], lambda case: case[0] != 51)
 )

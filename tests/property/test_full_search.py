@@ -82,7 +82,7 @@ def test_no_form_of_a_cut_sequence_beats_its_bound(seed):
             for kind in range(len(work.passes(cut))):
                 for form, own in enumerate(work.all_forms(cut)):
                     table = solver.pass_table(work, cut, microbatch, kind, direction, form)
-                    cycles = solver.schedule(own.passes[kind][direction], table).makespan_cycles
+                    cycles = solver.schedule(work, own.passes[kind][direction], table).makespan_cycles
                     least_s = cycles / solver.chip.clock_hz * ROUNDING
                     assert getattr(bounds, name)[k, 0, kind] <= getattr(finer.bounds, name)[k, 0, kind]
                     assert getattr(finer.bounds, name)[k, 0, kind] <= least_s

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rephaze.schedule.bounds import lower_bounds
-from rephaze.schedule.packing_bounds import packing_bounds
+from rephaze.schedule.packing_bounds import KnownTeams, packing_bounds
 from rephaze.schedule.structure import compile_structure
 from rephaze.types.latency import IMPOSSIBLE_CYCLES, Engine, ModeBounds
 from rephaze.types.schedule import Exclusion, ScheduleStatus
@@ -64,6 +64,68 @@ def test_bounds_bracket_every_optimum(bounds, layer):
         else:
             assert exact.status is ScheduleStatus.OPTIMAL
             assert below[c] <= exact.makespan_cycles <= above[c]
+
+
+def test_teams_that_are_known_change_no_bound():
+    """One memory for all layers, chip after chip, in both orders: the same cycles as with none."""
+    rng, known = np.random.default_rng(1), KnownTeams()
+    engines = (
+        Engine.TENSOR,
+        Engine.VECTOR,
+        Engine.FUSED,
+        Engine.TENSOR,
+        Engine.VECTOR,
+        Engine.LINK,
+        Engine.TENSOR,
+    )
+    structure, cores = compile_structure(engines, [(0, 2), (1, 3), (2, 5)]), {"exclusion": Exclusion.ENGINE}
+    for _ in range(30):
+        cycles = rng.integers(1, 10**6, (4, len(engines), 5))
+        share_om = np.tile([0.5, 0.5, 1.0, 1.0], (len(engines), 1))
+        table = ModeBounds(
+            all_cores_m=np.tile([False, True], 2),
+            cycles_moc=cycles.astype(np.int64),
+            hbm_share_om=share_om,
+            buffer_share_om=share_om,
+        )
+        cores |= {"num_tensor_cores_c": rng.integers(1, 4, 5), "num_vector_cores_c": rng.integers(1, 4, 5)}
+        alone = packing_bounds(structure, table, **cores)
+        np.testing.assert_array_equal(packing_bounds(structure, table, **cores, known=known), alone)
+    assert len(known._pools) > 1
+
+
+@pytest.mark.parametrize("seed", [2, 4])
+def test_a_wide_part_is_packed_to_the_end(seed):
+    """Of 72 operators, as in the backward pass of a mixture, that wait for few others."""
+    rng, size = np.random.default_rng(seed), 72
+    kinds = [Engine.VECTOR, Engine.TENSOR, Engine.LINK, Engine.FUSED]
+    engines = [kinds[at] for at in rng.choice(4, size, p=[0.35, 0.5, 0.1, 0.05])]
+    reach = int(rng.integers(6, 20))
+    edges = [(a, b) for b in range(1, size) for a in range(max(0, b - reach), b) if rng.random() < 1.5 / reach]
+    structure = compile_structure(engines, edges)
+    short, long = rng.integers(10**2, 10**4, (size, 1)), rng.integers(10**5, 10**6, (size, 1))
+    fastest = np.where(rng.random((size, 1)) < 0.4, short, long)
+    slower = np.where(rng.random((size, 1)) < 0.6, 2 * fastest, fastest + fastest // 10)
+    cycles = [fastest * rng.integers(4, 16, (size, 1)), slower, fastest * rng.integers(4, 16, (size, 1)), fastest]
+    share_om = np.tile([0.5, 0.5, 1.0, 1.0], (size, 1))
+    share_om[[engine is Engine.LINK for engine in engines]] = 0.0
+    table = ModeBounds(
+        all_cores_m=np.array([False, True, False, True]),
+        cycles_moc=np.stack(cycles).astype(np.int64),
+        hbm_share_om=share_om,
+        buffer_share_om=share_om,
+    )
+    packed, mixed = (
+        bounds(
+            structure,
+            table,
+            num_tensor_cores_c=np.array([16]),
+            num_vector_cores_c=np.array([2]),
+            exclusion=Exclusion.ENGINE,
+        )[0]
+        for bounds in (packing_bounds, lower_bounds)
+    )
+    assert packed >= mixed > 0
 
 
 def test_the_bound_of_a_chain_is_exact():

@@ -137,7 +137,7 @@ def test_no_pass_beats_the_time_of_its_class(seed, case):
             for direction in range(2):
                 for form, own in enumerate(work.all_forms(cut)):
                     table = solver.pass_table(work, cut, microbatch, kind, direction, form)
-                    cycles = solver.schedule(own.passes[kind][direction], table).makespan_cycles
+                    cycles = solver.schedule(work, own.passes[kind][direction], table).makespan_cycles
                     needs = pass_needs(own.passes[kind][direction].graph, microbatch, asked.scenario.cluster)
                     assert busiest_s(needs, solver.chip) <= cycles / solver.chip.clock_hz * ROUNDING
                     assert least_s[k, direction, kind] <= cycles / solver.chip.clock_hz * ROUNDING

@@ -104,13 +104,13 @@ class Goal:
     """Of the answer: a design that only ties and is larger does not win."""
     cutoff: float
     """What a design being solved is dropped below, but for rounding."""
-    least: float = math.inf
+    later_threshold: float = math.inf
     """Where the threshold is a margin above it, what designs must reach to matter later."""
 
     @property
     def matters_later(self) -> float:
         """Designs worth less matter at no margin."""
-        return min(self.threshold, self.least)
+        return min(self.threshold, self.later_threshold)
 
     @property
     def has_answer(self) -> bool:

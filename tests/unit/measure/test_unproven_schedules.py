@@ -14,6 +14,7 @@ from rephaze.hardware.presets import preset_chip
 from rephaze.hardware.scenarios import load_scenario
 from rephaze.measure.chip_solver import ChipSolver
 from rephaze.measure.model_on_chip import placement_on_chip
+from rephaze.measure.pass_times import Times
 from rephaze.place.answer import find_placement
 from rephaze.search.cosearch import run_search
 from rephaze.search.evaluator import SpaceEvaluator
@@ -40,8 +41,8 @@ def loosened(monkeypatch):
     whole = ChipSolver._form_times
 
     def loosen(picked=lambda _tp, _microbatch, _direction: True):
-        def form_times(self, work, key, *, hurried=False):
-            found = whole(self, work, key, hurried=hurried)
+        def form_times(self, work, key, times=Times.SCHEDULED):
+            found = whole(self, work, key, times)
             if not picked(key.cut.tp, key.microbatch, key.direction):
                 return found
             return replace(found, bound_cycles=math.floor(PART * found.cycles))
@@ -57,8 +58,8 @@ def as_short_as_bounds(monkeypatch):
     whole = ChipSolver._form_times
 
     def shorten():
-        def form_times(self, work, key, *, hurried=False):
-            found = whole(self, work, key, hurried=hurried)
+        def form_times(self, work, key, times=Times.SCHEDULED):
+            found = whole(self, work, key, times)
             cycles = math.floor(PART * found.cycles)
             return replace(found, cycles=cycles, bound_cycles=cycles)
 
@@ -181,8 +182,8 @@ def test_a_chip_that_cannot_run_a_layer_is_infeasible_not_slow(monkeypatch):
 
     whole = ChipSolver._form_times
 
-    def form_times(self, work, key, *, hurried=False):
-        found = whole(self, work, key, hurried=hurried)
+    def form_times(self, work, key, times=Times.SCHEDULED):
+        found = whole(self, work, key, times)
         return replace(found, cycles=IMPOSSIBLE_CYCLES, bound_cycles=IMPOSSIBLE_CYCLES)
 
     monkeypatch.setattr(ChipSolver, "_form_times", form_times)

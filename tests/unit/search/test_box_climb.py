@@ -52,14 +52,15 @@ def test_drawn_designs_are_tried_a_few_at_a_time_until_one_has_a_plan(grid, monk
     monkeypatch.setattr(box_climb, "neighbours", lambda _grid, _at: np.empty((0, len(grid.shape)), dtype=np.int64))
     land = Land(grid, lambda _at: 0.0)
     climb = Climb(grid, land.try_designs)
-    assert climb.from_drawn(0, land.bound) is None
+    assert climb.from_drawn(0, land.bound) == []
     every = [at for one in land.asked for at in one]
     assert len(every) > 4
     uppers = [sum(at) for at in every]
     assert uppers == sorted(uppers, reverse=True), "the best bounds first"
     only = every[3]
     again = Land(grid, lambda at: float(at == only))
-    assert Climb(grid, again.try_designs).from_drawn(0, again.bound).first == only
+    (found,) = Climb(grid, again.try_designs).from_drawn(0, again.bound)
+    assert found.first == only
     assert again.asked == [every[:2], every[2:4]]
 
 
@@ -107,3 +108,20 @@ def test_by_bounds_no_climb_ends_where_one_did(grid):
     assert end is not None
     assert climb.from_answer(start, 0.6) is None
     assert climb.from_answer(end.first, 0.7) is None
+
+
+def test_the_next_best_design_that_is_not_alike_is_of_use_too(grid):
+    """Designs that differ by next to nothing are as good as one; what is far below the best is not asked for."""
+    every = [tuple(at) for at in every_position(grid)[grid.is_design(every_position(grid))].tolist()]
+    best, alike, other = sorted(every, key=lambda at: (-sum(at), at))[:3]
+    worth = {best: 100.0, alike: 100.0 * (1 - box_climb.ALIKE / 2), other: 100.0 * (1 - box_climb.NEXT_BEST / 2)}
+
+    def ends(**options):
+        land = Land(grid, lambda at: worth.get(at, 1.0 + sum(at)))
+        climb = Climb(grid, land.try_designs, by_bounds=True, **options)
+        found = [box.first for box in climb.from_drawn(0, land.bound)]
+        assert all(climb.from_answer(at, worth[at]) is None for at in found), "it came by there"
+        return found
+
+    assert ends() == [best]
+    assert ends(has_next_best=True) == [best, other]
