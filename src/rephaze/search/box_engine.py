@@ -99,7 +99,9 @@ class BoxState:
         if not margin or not goal.has_answer:
             return goal
         above = 1 + margin
-        return replace(goal, threshold=goal.threshold * above, cutoff=goal.cutoff * above, later_threshold=goal.threshold)
+        return replace(
+            goal, threshold=goal.threshold * above, cutoff=goal.cutoff * above, later_threshold=goal.threshold
+        )
 
     @property
     def has_margins(self) -> bool:
