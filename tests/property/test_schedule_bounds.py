@@ -96,7 +96,7 @@ def test_teams_that_are_known_change_no_bound():
 
 @pytest.mark.parametrize("seed", [2, 4])
 def test_a_wide_part_is_packed_to_the_end(seed):
-    """Of 72 operators, as in the backward pass of a mixture, that wait for few others."""
+    """Of 72 operators, as many as in the backward pass of a mixture, that wait for few others."""
     rng, size = np.random.default_rng(seed), 72
     kinds = [Engine.VECTOR, Engine.TENSOR, Engine.LINK, Engine.FUSED]
     engines = [kinds[at] for at in rng.choice(4, size, p=[0.35, 0.5, 0.1, 0.05])]

@@ -52,7 +52,6 @@ class Reach:
 
 
 DEVICE_ONLY = Reach(layers=0.0, mapped=0.0)
-CLOSED_FORMS = Reach(layers=np.inf, mapped=0.0)
 ALL_RUNGS = Reach(layers=np.inf, mapped=np.inf)
 BEST_UNITS = Reach(layers=np.inf, mapped=np.inf, best_only=True)
 BEST_LAYERS = Reach(mapped=0.0, best_only=True)
