@@ -178,11 +178,7 @@ class PassSolver:
 
     def _find_fastest(self, work: ModelWork, cut: GraphCut, microbatch: int, kind: int) -> FastestForm:
         """Forms by what little work proves of them: those that are no faster even so need no more."""
-        keys = [
-            [_Pass(work.same_as, cut, microbatch, form, kind, one) for one in (FORWARD, BACKWARD)]
-            for form in range(len(work.forms(cut)))
-        ]
-        least = [sum(self._form_times(work, key, Times.HURRIED).bound_cycles for key in own) for own in keys]
+        keys, least = self._hurried_forms(work, cut, microbatch, kind)
         # What is known to be as quick comes first in the list of forms, whatever was looked at first.
         best: tuple[float, int] = (math.inf, len(least))
         for form in sorted(range(len(least)), key=lambda form: (least[form], form)):
@@ -194,13 +190,19 @@ class PassSolver:
         possible = tuple(form for form, bound in enumerate(least) if form == best[1] or (bound, form) < best)
         return FastestForm(best[1], is_proven=all(bound >= best[0] for bound in least), possible=possible)
 
-    def _sketched_forms(self, work: ModelWork, cut: GraphCut, microbatch: int, kind: int) -> Sequence[int]:
-        """Forms that may be the fastest, by sketches of those that little work leaves a chance."""
+    def _hurried_forms(
+        self, work: ModelWork, cut: GraphCut, microbatch: int, kind: int
+    ) -> tuple[list[list[_Pass]], list[int]]:
+        """Both passes of every form, and what little work proves of them together."""
         keys = [
             [_Pass(work.same_as, cut, microbatch, form, kind, one) for one in (FORWARD, BACKWARD)]
             for form in range(len(work.forms(cut)))
         ]
-        least = [sum(self._form_times(work, key, Times.HURRIED).bound_cycles for key in own) for own in keys]
+        return keys, [sum(self._form_times(work, key, Times.HURRIED).bound_cycles for key in own) for own in keys]
+
+    def _sketched_forms(self, work: ModelWork, cut: GraphCut, microbatch: int, kind: int) -> Sequence[int]:
+        """Forms that may be the fastest, by sketches of those that little work leaves a chance."""
+        keys, least = self._hurried_forms(work, cut, microbatch, kind)
         best: float = math.inf
         for form in sorted(range(len(least)), key=lambda form: least[form]):
             if least[form] <= best:

@@ -248,9 +248,8 @@ class BoxExpansion:
             self._left[b] = box = replace(box, times=bounds.times[at])
             if self._is_closed(upper):
                 if 0 < box.upper >= self._goal.matters_later:
-                    self._give_back(
-                        b
-                    )  # it only fell below a margin: what was found of it is not to be found again
+                    # It only fell below a margin: what was found of it is not to be found again.
+                    self._give_back(b)
                 else:
                     self._close(b, box.upper, box.bounded_by)
                 continue
